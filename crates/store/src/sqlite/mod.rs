@@ -1,0 +1,22 @@
+//! The store on SQLite.
+//!
+//! WAL, one writer connection per process, a few read-only connections. Owns
+//! every SQL text and every type of the database library; none of them leaves
+//! this folder. Statements are set-based: rows travel as one JSON array and are
+//! spread by `json_each`.
+
+mod admin;
+mod engine;
+mod error;
+mod load;
+mod mount;
+mod outbox;
+mod prepare;
+mod reader;
+mod rows;
+mod submit;
+mod write;
+
+pub(crate) use engine::Engine;
+pub(crate) use prepare::prepare;
+pub(crate) use reader::Reader;

@@ -1,0 +1,369 @@
+//! The handle through which everything reads and writes.
+//!
+//! Cheap to clone; all clones share one writer. Owns the methods of the
+//! contract and nothing behind them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_core::id::{IdSource, JobId, QueueName};
+use fencepost_core::time::{Clock, Timestamp};
+use tokio::sync::watch;
+
+use crate::command::Verb;
+use crate::contract::*;
+use crate::error::StoreError;
+use crate::sqlite;
+use crate::wake::Wake;
+use crate::writer::Writer;
+
+/// How long a verb may wait for the database unless a handle says otherwise:
+/// long enough for a foreign lock of some seconds, short enough that an API
+/// can answer within ten.
+pub const BUDGET: Duration = Duration::from_secs(8);
+
+/// How to open a store.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// The SQLite file; made if it does not exist, its directory too.
+    pub path: std::path::PathBuf,
+    /// The clock that rules leases, deadlines and due times.
+    pub clock: Arc<dyn Clock>,
+    /// Where job ids and jitter come from.
+    pub ids: Arc<dyn IdSource>,
+    /// Open a file on a file system whose locks are not trusted.
+    pub allow_network_filesystem: bool,
+    /// The slow poll behind the wake file.
+    pub wake_poll: Duration,
+}
+
+/// A job store.
+#[derive(Debug, Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+    budget: Duration,
+}
+
+#[derive(Debug)]
+struct Inner {
+    writer: Writer,
+    reader: sqlite::Reader,
+    wake: Wake,
+}
+
+macro_rules! verbs {
+    ($($(#[$doc:meta])* $method:ident($request:ident) -> $outcome:ty;)*) => {
+        /// The mutating verbs. Each waits its turn with the one writer, at most
+        /// the handle's budget.
+        ///
+        /// # Errors
+        /// [`StoreError::Busy`] and [`StoreError::Overloaded`] say that nothing was
+        /// written; [`StoreError::OutcomeUnknown`] that it may have been.
+        ///
+        /// # Cancel safety
+        /// Dropping the future does not stop the verb: it is committed or refused as
+        /// if its answer had been lost.
+        impl Store {
+            $($(#[$doc])*
+            ///
+            /// # Errors
+            /// See the type's page on mutating verbs.
+            pub async fn $method(&self, request: $request) -> Result<$outcome, StoreError> {
+                self.write(request).await
+            })*
+        }
+    };
+}
+
+verbs! {
+    /// Accepts a job, or finds it accepted before.
+    submit(Submit) -> Submitted;
+    /// Gives out the right to run a job.
+    claim(ClaimJob) -> ClaimOutcome;
+    /// Lengthens a lease.
+    renew(Renew) -> Renewed;
+    /// Ends a job with its result.
+    complete(Complete) -> Report;
+    /// Reports a failed attempt.
+    fail(Fail) -> Report;
+    /// Gives a job back unfinished.
+    release(Release) -> Report;
+    /// Puts a job off.
+    snooze(Snooze) -> Report;
+    /// Marks an outside call open, before it goes out.
+    open_effect(OpenEffect) -> Opened;
+    /// Records the outcome of an outside call.
+    settle_effect(SettleEffect) -> Marked;
+    /// Records that an outside call did nothing.
+    decline_effect(DeclineEffect) -> Marked;
+    /// Saves the outcome of repeatable work.
+    save_step(SaveStep) -> Marked;
+    /// Ends a job, or asks its holder to stop.
+    cancel(Cancel) -> Cancelled;
+    /// Queues an ended job anew.
+    retry(Retry) -> Retried;
+    /// Takes a job back whose lease or deadline has passed.
+    reap(Reap) -> Reaped;
+    /// Puts a dispatch back that a worker cannot run.
+    put_back(PutBack) -> PutBackOutcome;
+    /// Takes due entries for publication.
+    take(Take) -> Taken;
+    /// Records how publications ended; answers how many still matched.
+    settle_dispatches(SettleDispatches) -> u64;
+    /// Makes published entries due again; answers how many still matched.
+    redispatch(Redispatch) -> u64;
+    /// Records that a blob's content is durable.
+    record_blob(RecordBlob) -> BlobKnown;
+    /// Stops claims on a queue.
+    pause_queue(PauseQueue) -> ();
+    /// Allows claims on a queue again.
+    resume_queue(ResumeQueue) -> ();
+    /// Stores an API key.
+    create_key(CreateKey) -> KeyCreated;
+    /// Ends an API key.
+    revoke_key(RevokeKey) -> KeyRevoked;
+    /// Takes or renews leadership.
+    lead(Lead) -> Leadership;
+    /// Gives leadership up.
+    resign(Resign) -> ();
+    /// Says that a worker is alive.
+    heartbeat(Heartbeat) -> ();
+}
+
+impl Store {
+    /// Opens the file, brings its schema up to date, and starts the writer.
+    ///
+    /// Any number of processes may do so at once: migrations run under one
+    /// lock, by whichever is first.
+    ///
+    /// # Errors
+    /// [`StoreError::Newer`], [`StoreError::Foreign`] and
+    /// [`StoreError::NetworkFilesystem`] leave the file untouched.
+    pub async fn open(options: OpenOptions) -> Result<Self, StoreError> {
+        sqlite::prepare(&options).await?;
+        let wake = Wake::start(&options.path, options.wake_poll)?;
+        let engine = sqlite::Engine::open(&options).await?;
+        let reader = sqlite::Reader::open(&options).await?;
+        let writer = Writer::start(engine, Arc::clone(&options.clock), wake.bell())?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                writer,
+                reader,
+                wake,
+            }),
+            budget: BUDGET,
+        })
+    }
+
+    /// The same store with another time to wait for the database.
+    #[must_use]
+    pub fn with_budget(&self, budget: Duration) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            budget,
+        }
+    }
+
+    /// A number that changes when something was committed, here or in another
+    /// process, that others wait for: a job queued, ended or become unknown.
+    ///
+    /// Subscribe first, then read: what is committed in between is not missed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.wake.subscribe()
+    }
+
+    /// Waits for what is in the writer's hands, then closes the file. Verbs
+    /// called from now on answer [`StoreError::Closed`].
+    pub async fn close(&self) {
+        self.inner.writer.close().await;
+        self.inner.reader.close().await;
+    }
+
+    async fn write<V: Verb>(&self, request: V) -> Result<V::Outcome, StoreError> {
+        let answer = self.inner.writer.call(request.into(), self.budget).await?;
+        V::outcome(answer).ok_or_else(|| StoreError::Corrupt {
+            what: "the writer answered another verb".to_owned(),
+        })
+    }
+}
+
+/// The readings: single short statements on read-only connections.
+///
+/// # Errors
+/// [`StoreError::Database`], mostly transient, and [`StoreError::Corrupt`].
+///
+/// # Cancel safety
+/// A dropped reading has no effect.
+impl Store {
+    /// Whether the database answers.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.inner.reader.ping().await
+    }
+
+    /// The present instant by the clock that rules.
+    pub fn now(&self) -> Timestamp {
+        self.inner.writer.now()
+    }
+
+    /// A job, if it is in the scope.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn job(&self, scope: &Scope, job: JobId) -> Result<Option<JobView>, StoreError> {
+        self.inner.reader.job(scope, job).await
+    }
+
+    /// Jobs of a scope, newest first, after (older than) a job id.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn jobs(
+        &self,
+        scope: &Scope,
+        filter: &JobFilter,
+        after: Option<JobId>,
+        limit: u32,
+    ) -> Result<JobPage, StoreError> {
+        self.inner.reader.jobs(scope, filter, after, limit).await
+    }
+
+    /// A job's history, oldest first, after an event id; `None` when the job is not in the scope.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn history(
+        &self,
+        scope: &Scope,
+        job: JobId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Option<HistoryPage>, StoreError> {
+        self.inner.reader.history(scope, job, after, limit).await
+    }
+
+    /// Events of all jobs after an id, in order. Not scoped: for this process's own waiters.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn feed(&self, after: i64, limit: u32) -> Result<Vec<FeedEvent>, StoreError> {
+        self.inner.reader.feed(after, limit).await
+    }
+
+    /// The id of the newest event; 0 when there is none.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn feed_end(&self) -> Result<i64, StoreError> {
+        self.inner.reader.feed_end().await
+    }
+
+    /// Due jobs of some queues, published or not, highest priority first; what a worker
+    /// without a broker runs.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn due(
+        &self,
+        queues: &[QueueName],
+        limit: u32,
+    ) -> Result<Vec<fencepost_core::dispatch::JobRef>, StoreError> {
+        self.inner.reader.due(queues, self.now(), limit).await
+    }
+
+    /// When the next entry of these queues that is not due yet becomes so.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn next_due_at(&self, queues: &[QueueName]) -> Result<Option<Timestamp>, StoreError> {
+        self.inner.reader.next_due_at(queues, self.now()).await
+    }
+
+    /// Jobs whose lease or deadline has passed, longest ago first, after a cursor.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn expired(
+        &self,
+        after: Option<(Timestamp, JobId)>,
+        limit: u32,
+    ) -> Result<ExpiredPage, StoreError> {
+        self.inner.reader.expired(self.now(), after, limit).await
+    }
+
+    /// Entries of a queue that were published at least `age` ago and are unclaimed, oldest
+    /// publication first, after a cursor of the same shape.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn unclaimed(
+        &self,
+        queue: &QueueName,
+        age: Duration,
+        after: Option<Unclaimed>,
+        limit: u32,
+    ) -> Result<UnclaimedPage, StoreError> {
+        self.inner
+            .reader
+            .unclaimed(queue, self.now(), age, after, limit)
+            .await
+    }
+
+    /// Queues that have entries or a pause, with their depths.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn queues(&self) -> Result<Vec<QueueDepth>, StoreError> {
+        self.inner.reader.queues().await
+    }
+
+    /// Workers heard of since an instant.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn workers(&self, since: Timestamp) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.inner.reader.workers(since).await
+    }
+
+    /// The API key of a public id.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
+        self.inner.reader.key(id).await
+    }
+
+    /// All API keys, oldest first.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn keys(&self) -> Result<Vec<KeyRecord>, StoreError> {
+        self.inner.reader.keys().await
+    }
+
+    /// How many jobs there are, for the progress of long work.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn count_jobs(&self) -> Result<u64, StoreError> {
+        self.inner.reader.count_jobs().await
+    }
+
+    /// Jobs with their whole histories, by id, after a job id: each page is one moment's truth.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn audit(&self, after: Option<JobId>, limit: u32) -> Result<AuditPage, StoreError> {
+        self.inner.reader.audit(after, limit).await
+    }
+
+    /// Outbox entries and events whose job does not exist: (entries, events).
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn orphans(&self) -> Result<(u64, u64), StoreError> {
+        self.inner.reader.orphans().await
+    }
+}
