@@ -18,7 +18,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
-use crate::contract::BlobHash;
+use crate::contract::{BlobHash, hex};
 
 /// Uploads held in memory at once: with [`BLOB_BYTES_MAX`] this bounds them to 128 MiB.
 const UPLOADS_MAX: usize = 8;
@@ -189,12 +189,6 @@ impl std::fmt::Debug for S3Settings {
 
 /// Tenants are written in hexadecimal: any name is a safe one for a folder.
 fn location(tenant: &Tenant, hash: &BlobHash) -> ObjectPath {
-    let hex = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
     let digest = hex(&hash.0);
     let shard = digest.get(..2).unwrap_or_default().to_owned();
     ObjectPath::from_iter([hex(tenant.as_str().as_bytes()), shard, digest])

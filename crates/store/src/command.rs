@@ -6,7 +6,13 @@
 
 use fencepost_core::id::{JobId, OperationKey, Owner, Tenant};
 
-use crate::contract::*;
+use crate::contract::{
+    BlobKnown, Cancel, Cancelled, ClaimJob, ClaimOutcome, Complete, CreateKey, DeclineEffect, Fail,
+    Heartbeat, KeyCreated, KeyRevoked, Lead, Leadership, Marked, OpenEffect, Opened, PauseQueue,
+    PutBack, PutBackOutcome, Reap, Reaped, RecordBlob, Redispatch, Release, Renew, Renewed, Report,
+    Resign, ResumeQueue, Retried, Retry, RevokeKey, SaveStep, SettleDispatches, SettleEffect,
+    Snooze, Submit, Submitted, Take, Taken,
+};
 
 /// Whether a commit waits for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +36,6 @@ macro_rules! commands {
     ($($variant:ident => $answer:ty, $flush:ident;)*) => {
         /// A mutating verb with its request.
         #[derive(Debug, Clone)]
-        #[expect(clippy::large_enum_variant, reason = "submissions are the common case")]
         pub(crate) enum Command { $($variant($variant),)* }
 
         /// A mutating verb's outcome.
@@ -51,7 +56,6 @@ macro_rules! commands {
             type Outcome = $answer;
 
             fn outcome(answer: Answer) -> Option<Self::Outcome> {
-                #[expect(clippy::wildcard_enum_match_arm, reason = "one variant is this verb's")]
                 match answer { Answer::$variant(outcome) => Some(outcome), _ => None }
             }
         })*

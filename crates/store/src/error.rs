@@ -110,21 +110,22 @@ impl StoreError {
 
     /// The same error for another request of the same transaction.
     pub(crate) fn again(&self) -> Self {
-        match self {
-            Self::Database {
-                doing,
-                reason,
-                class,
-            } => Self::Database {
+        if let Self::Database {
+            doing,
+            reason,
+            class,
+        } = self
+        {
+            return Self::Database {
                 doing,
                 reason: reason.clone(),
                 class: *class,
-            },
-            other => Self::Database {
-                doing: "the transaction of several requests",
-                reason: other.to_string(),
-                class: other.class(),
-            },
+            };
+        }
+        Self::Database {
+            doing: "the transaction of several requests",
+            reason: self.to_string(),
+            class: self.class(),
         }
     }
 }

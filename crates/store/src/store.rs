@@ -11,7 +11,15 @@ use fencepost_core::time::{Clock, Timestamp};
 use tokio::sync::watch;
 
 use crate::command::Verb;
-use crate::contract::*;
+use crate::contract::{
+    AuditPage, BlobKnown, Cancel, Cancelled, ClaimJob, ClaimOutcome, Complete, CreateKey,
+    DeclineEffect, ExpiredPage, Fail, FeedEvent, Heartbeat, HistoryPage, JobFilter, JobPage,
+    JobView, KeyCreated, KeyRecord, KeyRevoked, Lead, Leadership, Marked, OpenEffect, Opened,
+    PauseQueue, PutBack, PutBackOutcome, QueueDepth, Reap, Reaped, RecordBlob, Redispatch, Release,
+    Renew, Renewed, Report, Resign, ResumeQueue, Retried, Retry, RevokeKey, SaveStep, Scope,
+    SettleDispatches, SettleEffect, Snooze, Submit, Submitted, Take, Taken, Unclaimed,
+    UnclaimedPage, WorkerRecord,
+};
 use crate::error::StoreError;
 use crate::sqlite;
 use crate::wake::Wake;

@@ -206,6 +206,8 @@ impl Writer {
             .spawn(move || {
                 let _closing = CloseOnExit(Arc::clone(&work));
                 runtime.block_on(run(&work, engine, &bell));
+                // A thread may still wait for a lock that nobody gives back.
+                runtime.shutdown_background();
             })
             .map_err(failed)?;
         Ok(Self {

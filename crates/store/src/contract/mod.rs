@@ -37,4 +37,5 @@ pub use run::{
     Claim, ClaimJob, ClaimOutcome, ClaimedJob, Complete, Fail, Release, Renew, Renewed, Report,
     Snooze,
 };
+pub(crate) use submit::hex;
 pub use submit::{BlobHash, BlobKnown, RecordBlob, Submit, Submitted};

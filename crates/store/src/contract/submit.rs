@@ -69,14 +69,27 @@ pub enum Submitted {
     DeadlineUnusable,
 }
 
+/// Bytes in hexadecimal, lower case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| {
+        DIGITS
+            .get(usize::from(nibble))
+            .map_or('0', |digit| char::from(*digit))
+    };
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
+}
+
 /// The SHA-256 of a blob's content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlobHash(pub [u8; 32]);
 
 impl fmt::Display for BlobHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "sha256:{}", hex(&self.0))
     }
 }
 

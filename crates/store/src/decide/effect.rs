@@ -8,7 +8,7 @@ use fencepost_core::limits::EFFECTS_PER_JOB_MAX;
 
 use super::run::fenced_event;
 use super::{EventWrite, Moment, Row, Writes};
-use crate::contract::*;
+use crate::contract::{Claim, DeclineEffect, Marked, OpenEffect, Opened, SaveStep, SettleEffect};
 
 /// A change of an effect's record.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use fencepost_core::outbox::put_back_delay;
 use fencepost_core::time::Timestamp;
 
 use crate::command::{Answer, Command};
-use crate::contract::*;
+use crate::contract::{Cancel, Cancelled, PutBack, PutBackOutcome, Reap, Reaped, Retried, Retry};
 use transition::Asked;
 
 /// Everything that a transaction's decisions ask to be written.

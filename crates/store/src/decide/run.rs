@@ -8,7 +8,10 @@ use fencepost_core::lifecycle::{self, Event, Refusal, State, Step};
 
 use super::transition::{self, Asked};
 use super::{EventWrite, Fence, JobUpdate, Moment, Row, Writes};
-use crate::contract::*;
+use crate::contract::{
+    Claim, ClaimJob, ClaimOutcome, ClaimedJob, Complete, Fail, Release, Renew, Renewed, Report,
+    Snooze,
+};
 
 pub(super) fn claim(
     request: &ClaimJob,

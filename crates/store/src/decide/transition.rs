@@ -197,14 +197,16 @@ fn event(before: &Row, after: &Row, moved: Move, asked: &Asked) -> EventWrite {
             _ => EventType::Failed,
         },
     };
-    let told = match kind {
+    let gives_reason = matches!(
+        kind,
         EventType::Failed
-        | EventType::Dead
-        | EventType::Cancelled
-        | EventType::Unknown
-        | EventType::Reaped => after.error.as_ref().map(|error| error.code.to_string()),
-        _ => None,
-    };
+            | EventType::Dead
+            | EventType::Cancelled
+            | EventType::Unknown
+            | EventType::Reaped
+    );
+    let error = after.error.as_ref().filter(|_| gives_reason);
+    let told = error.map(|error| error.code.to_string());
     EventWrite {
         code: told,
         detail: asked.detail.clone(),

@@ -8,7 +8,10 @@ use sqlx::sqlite::SqliteConnection;
 use super::error::during;
 use super::rows::{get, json};
 use super::write::{EventColumns, INSERT_EVENTS, spread};
-use crate::contract::*;
+use crate::contract::{
+    BlobKnown, CreateKey, Heartbeat, KeyCreated, KeyRevoked, Lead, Leadership, PauseQueue,
+    RecordBlob, Resign, ResumeQueue, RevokeKey,
+};
 use crate::error::StoreError;
 
 /// An event that belongs to no job.

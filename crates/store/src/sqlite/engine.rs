@@ -11,15 +11,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fencepost_core::id::{IdSource, JobId};
-use fencepost_core::time::Clock;
+use fencepost_core::time::{Clock, Timestamp};
 use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::error::{during, is_busy};
-use super::prepare::connect;
+use super::prepare::{LOCK_SUFFIX, beside, connect};
+use super::turn::Turns;
 use super::{admin, load, outbox, submit, write};
 use crate::command::{Answer, Command, Flush, Subject};
 use crate::contract::Submit;
@@ -37,6 +39,7 @@ pub(crate) struct Engine {
     connection: SqliteConnection,
     ids: Arc<dyn IdSource>,
     flush: Flush,
+    turns: Turns,
 }
 
 /// The answers of a committed transaction, in the order of its commands.
@@ -54,6 +57,7 @@ impl Engine {
             connection: connect(&options.path).await?,
             ids: Arc::clone(&options.ids),
             flush: Flush::Before,
+            turns: Turns::at(beside(&options.path, LOCK_SUFFIX))?,
         })
     }
 
@@ -69,32 +73,38 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.set_flush(flush).await?;
         let started = tokio::time::Instant::now();
-        let mut told = false;
-        loop {
+        let told = AtomicBool::new(false);
+        // Asked every quarter of a second while another has the lock.
+        let wanted = || {
+            if started.elapsed() > SLOW_LOCK && !told.swap(true, Ordering::Relaxed) {
+                let database = self.path.display();
+                tracing::warn!(%database, "another process holds the database's write lock; waiting");
+            }
+            wanted()
+        };
+        let abandoned = || StoreError::Busy {
+            waited: started.elapsed(),
+        };
+        if !self.turns.take(&wanted).await? {
+            return Err(abandoned());
+        }
+        let begun = loop {
             match sqlx::query("BEGIN IMMEDIATE")
                 .execute(&mut self.connection)
                 .await
             {
-                Ok(_) => break,
-                Err(error) if !is_busy(&error) => {
-                    return Err(during("locking the database")(error));
-                }
-                Err(_) if !wanted() => {
-                    return Err(StoreError::Busy {
-                        waited: started.elapsed(),
-                    });
-                }
+                Ok(_) => break Ok(()),
+                Err(error) if !is_busy(&error) => break Err(during("locking the database")(error)),
+                Err(_) if !wanted() => break Err(abandoned()),
                 Err(_) => {}
             }
-            if !told && started.elapsed() > SLOW_LOCK {
-                told = true;
-                tracing::warn!(database = %self.path.display(), "another process holds the database's write lock; waiting");
-            }
-        }
-        if told {
+        };
+        if begun.is_err() {
+            self.turns.give_back();
+        } else if told.load(Ordering::Relaxed) {
             tracing::info!(waited = ?started.elapsed(), "the database's write lock is free again");
         }
-        Ok(())
+        begun
     }
 
     /// In WAL mode `FULL` flushes at every commit and `NORMAL` does not; what
@@ -129,13 +139,15 @@ impl Engine {
             self.rollback().await;
             return outcome;
         }
-        if let Err(error) = sqlx::query("COMMIT").execute(&mut self.connection).await {
+        let committed = sqlx::query("COMMIT").execute(&mut self.connection).await;
+        if let Err(error) = committed {
             self.rollback().await;
             let error = during("committing")(error);
             tracing::error!(%error, "a commit failed");
             // A failed flush may have reached the disk or not.
             return Err(StoreError::OutcomeUnknown);
         }
+        self.turns.give_back();
         outcome
     }
 
@@ -146,6 +158,7 @@ impl Engine {
         if let Err(error) = sqlx::query("ROLLBACK").execute(&mut self.connection).await {
             tracing::debug!(%error, "the rollback found no transaction");
         }
+        self.turns.give_back();
     }
 
     pub(crate) async fn close(self) {
@@ -161,100 +174,13 @@ impl Engine {
     ) -> Result<Committed, StoreError> {
         let now = clock.now();
         let mut answers: BTreeMap<usize, Answer> = BTreeMap::new();
-        let mut rings = false;
-
-        let submits: Vec<(usize, &Submit)> = commands
-            .iter()
-            .enumerate()
-            .filter_map(|(index, command)| match command {
-                Command::Submit(request) => Some((index, request)),
-                _ => None,
-            })
-            .collect();
-        if !submits.is_empty() {
-            rings |= submit::submit(
-                &mut self.connection,
-                &*self.ids,
-                now,
-                &submits,
-                &mut answers,
-            )
-            .await?;
-        }
-
-        let wanted: Vec<load::Wanted> = commands.iter().filter_map(load::Wanted::by).collect();
-        if !wanted.is_empty() {
-            let rows = load::load(&mut self.connection, &wanted).await?;
-            let mut writes = Writes::default();
-            for (index, command) in commands.iter().enumerate() {
-                let row = job_of(command).and_then(|job| rows.get(&job));
-                let at = Moment {
-                    now,
-                    random: self.ids.random(),
-                };
-                if let Some(answer) = decide::decide(command, row, at, &mut writes) {
-                    answers.insert(index, answer);
-                }
-            }
-            rings |= writes.rings();
-            write::write(&mut self.connection, now, &writes).await?;
-        }
-
+        let mut rings = self.submissions(commands, now, &mut answers).await?;
+        rings |= self.on_jobs(commands, now, &mut answers).await?;
         for (index, command) in commands.iter().enumerate() {
-            let connection = &mut self.connection;
-            let answer = match command {
-                Command::Take(request) => {
-                    Answer::Take(outbox::take(connection, now, request).await?)
-                }
-                Command::SettleDispatches(request) => {
-                    Answer::SettleDispatches(outbox::settle(connection, now, request).await?)
-                }
-                Command::Redispatch(request) => {
-                    rings = true;
-                    Answer::Redispatch(outbox::redispatch(connection, request).await?)
-                }
-                Command::RecordBlob(request) => {
-                    Answer::RecordBlob(admin::record_blob(connection, now, request).await?)
-                }
-                Command::PauseQueue(request) => {
-                    Answer::PauseQueue(admin::pause_queue(connection, now, request).await?)
-                }
-                Command::ResumeQueue(request) => {
-                    rings = true;
-                    Answer::ResumeQueue(admin::resume_queue(connection, now, request).await?)
-                }
-                Command::CreateKey(request) => {
-                    Answer::CreateKey(admin::create_key(connection, now, request).await?)
-                }
-                Command::RevokeKey(request) => {
-                    Answer::RevokeKey(admin::revoke_key(connection, now, request).await?)
-                }
-                Command::Lead(request) => {
-                    Answer::Lead(admin::lead(connection, now, request).await?)
-                }
-                Command::Resign(request) => {
-                    Answer::Resign(admin::resign(connection, now, request).await?)
-                }
-                Command::Heartbeat(request) => {
-                    Answer::Heartbeat(admin::heartbeat(connection, now, request).await?)
-                }
-                Command::Submit(_)
-                | Command::ClaimJob(_)
-                | Command::Renew(_)
-                | Command::Complete(_)
-                | Command::Fail(_)
-                | Command::Release(_)
-                | Command::Snooze(_)
-                | Command::OpenEffect(_)
-                | Command::SettleEffect(_)
-                | Command::DeclineEffect(_)
-                | Command::SaveStep(_)
-                | Command::Cancel(_)
-                | Command::Retry(_)
-                | Command::Reap(_)
-                | Command::PutBack(_) => continue,
-            };
-            answers.insert(index, answer);
+            if let Some(answer) = self.on_the_rest(command, now).await? {
+                rings |= matches!(answer, Answer::Redispatch(1..) | Answer::ResumeQueue(()));
+                answers.insert(index, answer);
+            }
         }
         let answers: Vec<Answer> = answers.into_values().collect();
         assert_eq!(
@@ -263,6 +189,99 @@ impl Engine {
             "every command has exactly one answer"
         );
         Ok(Committed { answers, rings })
+    }
+
+    async fn submissions(
+        &mut self,
+        commands: &[Command],
+        now: Timestamp,
+        answers: &mut BTreeMap<usize, Answer>,
+    ) -> Result<bool, StoreError> {
+        let mut submits: Vec<(usize, &Submit)> = Vec::new();
+        for (index, command) in commands.iter().enumerate() {
+            if let Command::Submit(request) = command {
+                submits.push((index, request));
+            }
+        }
+        if submits.is_empty() {
+            return Ok(false);
+        }
+        submit::submit(&mut self.connection, &*self.ids, now, &submits, answers).await
+    }
+
+    /// The verbs on jobs: load all, decide each, write all.
+    async fn on_jobs(
+        &mut self,
+        commands: &[Command],
+        now: Timestamp,
+        answers: &mut BTreeMap<usize, Answer>,
+    ) -> Result<bool, StoreError> {
+        let wanted: Vec<load::Wanted> = commands.iter().filter_map(load::Wanted::by).collect();
+        if wanted.is_empty() {
+            return Ok(false);
+        }
+        let rows = load::load(&mut self.connection, &wanted).await?;
+        let mut writes = Writes::default();
+        for (index, command) in commands.iter().enumerate() {
+            let row = job_of(command).and_then(|job| rows.get(&job));
+            let at = Moment {
+                now,
+                random: self.ids.random(),
+            };
+            if let Some(answer) = decide::decide(command, row, at, &mut writes) {
+                answers.insert(index, answer);
+            }
+        }
+        write::write(&mut self.connection, now, &writes).await?;
+        Ok(writes.rings())
+    }
+
+    /// The verbs on sets of entries and on everything that is not a job.
+    async fn on_the_rest(
+        &mut self,
+        command: &Command,
+        now: Timestamp,
+    ) -> Result<Option<Answer>, StoreError> {
+        let on = &mut self.connection;
+        let answer = match command {
+            Command::Take(take) => Answer::Take(outbox::take(on, now, take).await?),
+            Command::SettleDispatches(settle) => {
+                Answer::SettleDispatches(outbox::settle(on, now, settle).await?)
+            }
+            Command::Redispatch(again) => Answer::Redispatch(outbox::redispatch(on, again).await?),
+            Command::RecordBlob(blob) => {
+                Answer::RecordBlob(admin::record_blob(on, now, blob).await?)
+            }
+            Command::PauseQueue(queue) => {
+                Answer::PauseQueue(admin::pause_queue(on, now, queue).await?)
+            }
+            Command::ResumeQueue(queue) => {
+                Answer::ResumeQueue(admin::resume_queue(on, now, queue).await?)
+            }
+            Command::CreateKey(key) => Answer::CreateKey(admin::create_key(on, now, key).await?),
+            Command::RevokeKey(key) => Answer::RevokeKey(admin::revoke_key(on, now, key).await?),
+            Command::Lead(bid) => Answer::Lead(admin::lead(on, now, bid).await?),
+            Command::Resign(office) => Answer::Resign(admin::resign(on, now, office).await?),
+            Command::Heartbeat(beat) => Answer::Heartbeat(admin::heartbeat(on, now, beat).await?),
+            Command::Submit(_)
+            | Command::ClaimJob(_)
+            | Command::Renew(_)
+            | Command::Complete(_)
+            | Command::Fail(_)
+            | Command::Release(_)
+            | Command::Snooze(_)
+            | Command::OpenEffect(_)
+            | Command::SettleEffect(_)
+            | Command::DeclineEffect(_)
+            | Command::SaveStep(_)
+            | Command::Cancel(_)
+            | Command::Retry(_)
+            | Command::Reap(_)
+            | Command::PutBack(_) => {
+                return Ok(None);
+            }
+        };
+        Ok(Some(answer))
     }
 }
 

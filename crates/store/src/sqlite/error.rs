@@ -35,7 +35,9 @@ pub(super) fn during(doing: &'static str) -> impl Fn(sqlx::Error) -> StoreError 
             .is_some_and(|known| !matches!(known.kind(), ErrorKind::Other));
         let class = match primary_code(&error) {
             _ if constraint => ErrorClass::Conflict,
-            Some(
+            // Without a code it is the connection: a pool's time limit, a closed worker.
+            None
+            | Some(
                 code::BUSY
                 | code::LOCKED
                 | code::INTERRUPT
@@ -45,8 +47,6 @@ pub(super) fn during(doing: &'static str) -> impl Fn(sqlx::Error) -> StoreError 
             ) => ErrorClass::Transient,
             Some(code::CORRUPT | code::NOTADB) => ErrorClass::Corrupt,
             Some(_) => ErrorClass::Permanent,
-            // Without a code it is the connection: a pool's time limit, a closed worker.
-            None => ErrorClass::Transient,
         };
         // SQLite's messages name tables, columns and constraints, never values.
         StoreError::Database {

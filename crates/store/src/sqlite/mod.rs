@@ -15,6 +15,7 @@ mod prepare;
 mod reader;
 mod rows;
 mod submit;
+mod turn;
 mod write;
 
 pub(crate) use engine::Engine;

@@ -65,6 +65,9 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// The lock file orders those who open the file, and those who write it.
+pub(super) const LOCK_SUFFIX: &str = ".lock";
+
 /// Opens a lock file; made if missing, never truncated.
 pub(super) fn lock_file(path: &Path) -> Result<File, StoreError> {
     File::options()
@@ -107,7 +110,7 @@ pub(crate) async fn prepare(options: &OpenOptions) -> Result<(), StoreError> {
             });
         }
     }
-    let lock = lock_file(&beside(path, ".lock"))?;
+    let lock = lock_file(&beside(path, LOCK_SUFFIX))?;
     let lock = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock))
         .await
         .map_err(io::Error::other)
@@ -157,8 +160,13 @@ async fn version(file: &mut SqliteConnection, path: &Path) -> Result<usize, Stor
         .ok_or_else(|| StoreError::Newer {
             path: path.to_owned(),
             found,
-            known: MIGRATIONS.len() as i64,
+            known: known_version(),
         })
+}
+
+/// The newest version this build knows.
+fn known_version() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
 async fn migrate(path: &Path) -> Result<(), StoreError> {

@@ -22,7 +22,10 @@ use super::rows::{
     EVENT, JOB_VIEW, count, epoch, event, get, hex, job_id, job_view, json, state, time,
     time_maybe, word,
 };
-use crate::contract::*;
+use crate::contract::{
+    Audit, AuditPage, Expired, ExpiredPage, FeedEvent, Heartbeat, HistoryPage, JobFilter, JobPage,
+    JobView, KeyRecord, QueueDepth, Role, Scope, Unclaimed, UnclaimedPage, WorkerRecord,
+};
 use crate::error::StoreError;
 use crate::store::OpenOptions;
 
@@ -86,7 +89,7 @@ impl Reader {
         let row = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(id_bytes(job))
             .bind(scope.tenant.as_str())
-            .bind(scope.owner.as_ref().map(|owner| owner.as_str()))
+            .bind(scope.owner.as_ref().map(fencepost_core::id::Owner::as_str))
             .fetch_optional(&self.pool)
             .await
             .map_err(during("reading a job"))?;
@@ -121,11 +124,16 @@ impl Reader {
         };
         let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(scope.tenant.as_str())
-            .bind(scope.owner.as_ref().map(|owner| owner.as_str()))
+            .bind(scope.owner.as_ref().map(fencepost_core::id::Owner::as_str))
             .bind(after.map(id_bytes))
             .bind(states)
-            .bind(filter.kind.as_ref().map(|kind| kind.as_str()))
-            .bind(filter.queue.as_ref().map(|queue| queue.as_str()))
+            .bind(
+                filter
+                    .kind
+                    .as_ref()
+                    .map(fencepost_core::id::KindName::as_str),
+            )
+            .bind(filter.queue.as_ref().map(QueueName::as_str))
             .bind(i64::from(limit) + 1)
             .fetch_all(&self.pool)
             .await
@@ -150,7 +158,7 @@ impl Reader {
         let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(id_bytes(job))
             .bind(scope.tenant.as_str())
-            .bind(scope.owner.as_ref().map(|owner| owner.as_str()))
+            .bind(scope.owner.as_ref().map(fencepost_core::id::Owner::as_str))
             .bind(after)
             .bind(i64::from(limit) + 1)
             .fetch_all(&self.pool)

@@ -142,11 +142,6 @@ pub(super) fn hex(id: JobId) -> String {
     id.0.as_simple().to_string()
 }
 
-/// Bytes as they travel in JSON.
-pub(super) fn hex_bytes(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Rows as the JSON array that `json_each` spreads.
 pub(super) fn json<T: serde::Serialize>(rows: &[T]) -> Result<String, StoreError> {
     serde_json::to_string(rows).map_err(|_| StoreError::Corrupt {

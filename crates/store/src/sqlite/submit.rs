@@ -15,7 +15,7 @@ use serde::Serialize;
 use sqlx::sqlite::SqliteConnection;
 
 use super::error::during;
-use super::rows::{JOB_VIEW, get, hex, hex_bytes, job_id, job_view, json};
+use super::rows::{JOB_VIEW, get, hex, job_id, job_view, json};
 use super::write::{EventColumns, INSERT_EVENTS, spread};
 use crate::command::Answer;
 use crate::contract::{JobView, Submit, Submitted};
@@ -85,7 +85,8 @@ struct Columns<'a> {
 struct Key<'a> {
     tenant: &'a str,
     owner: &'a str,
-    key: &'a str,
+    #[serde(rename = "key")]
+    text: &'a str,
 }
 
 #[derive(Serialize)]
@@ -231,7 +232,7 @@ fn blob_columns<'a>(
                 index,
                 job: hex(candidate.id),
                 tenant: candidate.request.tenant.as_str(),
-                hash: hex_bytes(&hash.0),
+                hash: crate::contract::hex(&hash.0),
             })
         })
         .collect()
@@ -342,7 +343,7 @@ fn key(request: &Submit) -> Key<'_> {
     Key {
         tenant: request.tenant.as_str(),
         owner: request.owner.as_str(),
-        key: request.key.as_str(),
+        text: request.key.as_str(),
     }
 }
 
@@ -353,7 +354,7 @@ fn columns<'a>(candidate: &Candidate<'a>) -> Columns<'a> {
         tenant: request.tenant.as_str(),
         owner: request.owner.as_str(),
         key: request.key.as_str(),
-        fingerprint: hex_bytes(&request.fingerprint.0),
+        fingerprint: crate::contract::hex(&request.fingerprint.0),
         kind: request.kind.as_str(),
         queue: request.queue.as_str(),
         priority: request.priority,

@@ -186,14 +186,14 @@ async fn a_retry_gives_a_fresh_budget_and_deadline_and_keeps_the_epoch() {
         .fail(fail(claim, Failure::Permanent))
         .await
         .unwrap();
-    world.clock.turn(Duration::from_secs(7_200));
+    world.clock.turn(Duration::from_hours(2));
     let Retried::Queued(view) = world.store.retry(retry(job)).await.unwrap() else {
         panic!()
     };
     assert_eq!((view.attempts, view.epoch, view.error), (0, Epoch(1), None));
     assert_eq!(
         view.deadline_at,
-        world.clock.now().after(Duration::from_secs(3_600))
+        world.clock.now().after(Duration::from_hours(1))
     );
     assert_eq!(world.claimed(job).await.claim.epoch(), Epoch(2));
     assert_eq!(
@@ -316,7 +316,9 @@ async fn a_reaper_that_looked_too_early_changes_nothing() {
         let job = world.queued("k").await;
         let claim = world.claimed(job).await.claim;
         if case == "renewed" {
-            world.clock.turn(LEASE - Duration::from_millis(1));
+            world
+                .clock
+                .turn(LEASE.checked_sub(Duration::from_millis(1)).unwrap());
             let _ = world
                 .store
                 .renew(Renew {
@@ -422,7 +424,7 @@ async fn a_kind_that_holds_on_crash_waits_for_a_person() {
 async fn a_queued_job_past_its_deadline_is_ended() {
     let world = World::new().await;
     let job = world.queued("k").await;
-    world.clock.turn(Duration::from_secs(3_600));
+    world.clock.turn(Duration::from_hours(1));
     assert_eq!(world.store.expired(None, 10).await.unwrap().jobs.len(), 1);
     let moved = world.store.reap(reap(job, Epoch(0))).await.unwrap();
     assert_eq!(

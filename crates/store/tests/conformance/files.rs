@@ -107,7 +107,7 @@ async fn a_commit_in_one_store_wakes_those_who_wait_in_another() {
     let clock: Arc<dyn Clock> = world.clock.clone();
     // A poll this slow would not be in time.
     let slow = OpenOptions {
-        wake_poll: Duration::from_secs(600),
+        wake_poll: Duration::from_mins(10),
         ..options(&world.path, clock)
     };
     let other = Store::open(slow).await.unwrap();

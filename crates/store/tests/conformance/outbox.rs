@@ -179,7 +179,7 @@ async fn an_entry_that_fails_alone_waits_and_is_parked_at_last() {
         .await,
         1
     );
-    world.clock.turn(Duration::from_secs(900));
+    world.clock.turn(Duration::from_mins(15));
     assert!(take(&world, 10, 10).await.dispatches.is_empty());
     assert!(world.store.due(&[lane()], 10).await.unwrap().is_empty());
     let view = world.job(job).await;
@@ -194,7 +194,7 @@ async fn an_unclaimed_entry_is_redispatched_and_a_claimed_one_is_not() {
     let world = World::new().await;
     let job = world.queued("k").await;
     let entry = published(&world).await;
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     assert!(
         world
             .store
@@ -355,7 +355,7 @@ async fn keys_are_created_found_and_revoked() {
         owner: Owner::new("ann").unwrap(),
         roles: vec![Role::Submit, Role::Read],
         created_at: world.clock.now(),
-        expires_at: Some(world.clock.now().after(Duration::from_secs(60))),
+        expires_at: Some(world.clock.now().after(Duration::from_mins(1))),
         revoked_at: None,
     };
     let create = |id: &str, only_as_first| CreateKey {
@@ -378,7 +378,7 @@ async fn keys_are_created_found_and_revoked() {
     let found = world.store.key("one").await.unwrap().unwrap();
     assert!(found == key("one"));
     assert!(found.is_good_at(world.clock.now()));
-    assert!(!found.is_good_at(world.clock.now().after(Duration::from_secs(60))));
+    assert!(!found.is_good_at(world.clock.now().after(Duration::from_mins(1))));
     let revoke = |id: &str| RevokeKey {
         id: id.into(),
         actor: "op".into(),

@@ -68,7 +68,7 @@ impl Model {
                     };
                 }
                 if event == Event::Retry {
-                    self.deadline_at = now.after(Duration::from_secs(3_600));
+                    self.deadline_at = now.after(Duration::from_hours(1));
                 }
                 true
             }

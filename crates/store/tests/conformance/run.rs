@@ -24,7 +24,7 @@ async fn a_claim_raises_epoch_and_attempt_and_takes_the_entry() {
     let claimed = world.claimed(job).await;
     assert_eq!((claimed.claim.epoch(), claimed.attempt), (Epoch(1), 1));
     assert_eq!(claimed.payload, r#"{"key":"k"}"#);
-    assert_eq!(claimed.deadline_in, Duration::from_secs(3_600));
+    assert_eq!(claimed.deadline_in, Duration::from_hours(1));
     let view = world.job(job).await;
     assert_eq!((view.state, view.attempts), (State::Leased, 1));
     assert_eq!(world.events(job).await, ["accepted", "claimed"]);
@@ -51,7 +51,7 @@ async fn a_claim_is_refused_for_what_stands_in_its_way() {
         .await
         .unwrap();
     assert_eq!(refused(&world, job).await, ClaimRefusal::NotDue);
-    world.clock.turn(Duration::from_secs(3_600));
+    world.clock.turn(Duration::from_hours(1));
     assert_eq!(refused(&world, job).await, ClaimRefusal::DeadlinePassed);
 
     let done = world.queued("done").await;
@@ -122,7 +122,7 @@ async fn a_repeatable_failure_is_retried_until_attempts_are_spent() {
         };
         assert_eq!(report, Report::Recorded { state });
         world.verify().await;
-        world.clock.turn(Duration::from_secs(300));
+        world.clock.turn(Duration::from_mins(5));
     }
     let view = world.job(job).await;
     assert_eq!(view.attempts, 3);
@@ -170,7 +170,7 @@ async fn a_failure_whose_retry_would_miss_the_deadline_is_final() {
     let job = world.queued("k").await;
     let claim = world.claimed(job).await.claim;
     let late = Fail {
-        retry_after: Some(Duration::from_secs(3_600)),
+        retry_after: Some(Duration::from_hours(1)),
         ..fail(claim, Failure::Repeatable)
     };
     let report = world.store.fail(late).await.unwrap();
@@ -380,13 +380,13 @@ async fn a_passed_deadline_fences_a_live_lease() {
     let world = World::new().await;
     let job = world.queued("k").await;
     let long = ClaimJob {
-        lease: Duration::from_secs(7_200),
+        lease: Duration::from_hours(2),
         ..claim_of(job)
     };
     let ClaimOutcome::Claimed(claimed) = world.store.claim(long).await.unwrap() else {
         panic!()
     };
-    world.clock.turn(Duration::from_secs(3_600));
+    world.clock.turn(Duration::from_hours(1));
     let before = world.job(job).await;
     assert!(
         all_fenced(&world, claimed.claim)

@@ -38,7 +38,7 @@ async fn the_same_key_and_content_is_a_replay_in_every_state() {
     let _ = world.store.complete(complete(claimed.claim)).await.unwrap();
     assert_eq!(replay().await, (job, State::Completed));
     // The deadline of the replay has long passed; it is the replay it is.
-    world.clock.turn(Duration::from_secs(7_200));
+    world.clock.turn(Duration::from_hours(2));
     assert_eq!(replay().await, (job, State::Completed));
     assert_eq!(world.store.count_jobs().await.unwrap(), 1);
     world.verify().await;
@@ -174,7 +174,7 @@ async fn a_deadline_that_cannot_be_met_is_refused() {
         Submitted::DeadlineUnusable
     );
     let before_run = Submit {
-        run: Some(Moment::After(Duration::from_secs(7_200))),
+        run: Some(Moment::After(Duration::from_hours(2))),
         ..submission("k")
     };
     assert_eq!(
@@ -228,7 +228,7 @@ async fn a_payload_may_refer_to_blobs_of_its_own_tenant_only() {
 #[tokio::test]
 async fn a_scheduled_job_is_due_at_its_time() {
     let world = World::new().await;
-    let later = Moment::After(Duration::from_secs(60));
+    let later = Moment::After(Duration::from_mins(1));
     let job = world
         .submitted(Submit {
             run: Some(later),
@@ -241,8 +241,8 @@ async fn a_scheduled_job_is_due_at_its_time() {
         world.store.next_due_at(&queues).await.unwrap(),
         Some(job.run_at)
     );
-    assert_eq!(job.run_at, world.clock.now().after(Duration::from_secs(60)));
-    world.clock.turn(Duration::from_secs(60));
+    assert_eq!(job.run_at, world.clock.now().after(Duration::from_mins(1)));
+    world.clock.turn(Duration::from_mins(1));
     assert_eq!(world.store.due(&queues, 10).await.unwrap().len(), 1);
 }
 
