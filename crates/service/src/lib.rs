@@ -1,14 +1,12 @@
-//! What every role of Fencepost needs around it.
+//! What every role of Fencepost needs around its work.
 //!
-//! Owns the edges of a process: the system's clock and randomness, settings,
-//! logging, the stop signal and health. Knows no database, broker or route.
-//!
-//! | module | answers |
-//! | --- | --- |
-//! | [`settings`] | what was asked for, by file, environment and flags |
-//! | [`system`] | the time, new ids and random numbers |
-//! | [`telemetry`] | where the log goes, how an error is written |
-//! | [`shutdown`] | has someone asked this process to end? |
-//! | [`health`] | is each part ready, and who may ask? |
+//! [`settings`] reads the file, the environment and the flags, and is the only
+//! place that does. [`system`] is the real clock and the real source of ids.
+//! [`telemetry`] writes logs; [`shutdown`] turns signals into a request to end;
+//! [`health`] says which parts are ready.
 
+pub mod health;
+pub mod settings;
+pub mod shutdown;
 pub mod system;
+pub mod telemetry;

@@ -11,6 +11,7 @@
     clippy::clone_on_ref_ptr,
     clippy::let_underscore_must_use,
     clippy::wildcard_enum_match_arm,
+    clippy::match_wildcard_for_single_variants,
     reason = "a test that meets what it does not expect ends there"
 )]
 

@@ -1,0 +1,63 @@
+//! The reference page of the settings, made from the table.
+
+use super::table::TABLE;
+
+/// The text of `docs/reference/settings.md`.
+#[must_use]
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# Settings\n\n\
+         Read from a file (`fencepost.toml` in the working directory, or the one that `--config` or `FENCEPOST_CONFIG` names),\n\
+         then from the environment, then from flags; the later wins. A bad value ends the process with exit code 78 and a line\n\
+         that names the setting, before any socket is opened. Durations are written with their unit: `500ms`, `30s`, `5m`, `1h`.\n\n\
+         This page is generated: `UPDATE_REFERENCE=1 cargo test -p fencepost-service reference`.\n\n\
+         | key in the file | variable | flag | is | default | meaning |\n|---|---|---|---|---|---|\n",
+    );
+    for definition in TABLE {
+        let flag = if definition.flag {
+            format!("`--{}`", definition.key.replace('_', "-"))
+        } else {
+            "–".to_owned()
+        };
+        let default = if definition.default.is_empty() {
+            "not set".to_owned()
+        } else {
+            format!("`{}`", definition.default)
+        };
+        let cells = [
+            format!("`{}`", definition.key),
+            format!("`{}`", definition.variable),
+            flag,
+            definition.shape.expected(),
+            default,
+            definition.doc.to_owned(),
+        ];
+        page.push_str("| ");
+        page.push_str(&cells.join(" | "));
+        page.push_str(" |\n");
+    }
+    page.push_str(KINDS);
+    page
+}
+
+const KINDS: &str = r#"
+## Kinds
+
+`[defaults]` holds the policy of every kind, `[kinds."name"]` one kind. The builtin kinds `echo` (queue `default`) and
+`document.extract` (queue `documents`) are there without a file; a table of their name changes them.
+
+| key | is | default | meaning |
+|---|---|---|---|
+| `queue` | a name | `default` | the lane its jobs wait in |
+| `builtin` | echo or document.extract | – | run by a handler that ships with Fencepost |
+| `registered` | true or false | `false` | run by a Rust worker of your own |
+| `max_attempts` | 1 to 100 | `3` | attempts of a job that asks for no other number |
+| `lease` | 500ms to 1h | `30s` | how long a claim holds; renewed at a third of it |
+| `deadline` | a duration | `1h` | from acceptance until the job is given up |
+| `backoff` | `{ initial = "1s", max = "5m" }` | as shown | pauses between attempts, with full jitter |
+| `on_crash` | retry or hold | `retry` | what becomes of a job whose worker was lost; `hold` waits for a person |
+| `payload_max` | a size up to 64KiB | `64KiB` | longer payloads are refused |
+| `schema` | a path, relative to the file | – | a JSON Schema that payloads must fit |
+
+`max_attempts`, `lease`, `deadline`, `backoff` and `on_crash` may stand in `[defaults]` too.
+"#;

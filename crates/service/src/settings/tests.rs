@@ -1,0 +1,210 @@
+//! Precedence, error texts, secrecy, and the reference page.
+
+use super::*;
+
+fn load(
+    file: &str,
+    environment: &[(&str, &str)],
+    flags: &[(&str, &str)],
+) -> Result<Settings, SettingsError> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fencepost.toml");
+    std::fs::write(&path, file).unwrap();
+    std::fs::write(
+        directory.path().join("schema.json"),
+        "{\"type\":\"object\"}",
+    )
+    .unwrap();
+    let look_up = |name: &str| {
+        let found = environment.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    Settings::load(Sources {
+        file: Some(path),
+        environment: Some(&look_up),
+        flags: flags
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+    })
+}
+
+fn error(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> String {
+    let text = load(file, environment, flags).unwrap_err().to_string();
+    assert!(!text.contains('\n'), "one line: {text}");
+    text
+}
+
+#[test]
+fn the_defaults_work_without_a_file() {
+    let settings = Settings::load(Sources::default()).unwrap();
+    assert_eq!(settings.listen, "127.0.0.1:8080");
+    assert_eq!(settings.data_dir, PathBuf::from("./fencepost-data"));
+    assert!(settings.amqp_url.is_none());
+    assert_eq!(settings.kinds, Kinds::builtin());
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let file = "listen = \"a:1\"\n[relay]\npoll = \"1s\"\n";
+    let variable = ("FENCEPOST_LISTEN", "b:2");
+    assert_eq!(load(file, &[], &[]).unwrap().listen, "a:1");
+    assert_eq!(load(file, &[variable], &[]).unwrap().listen, "b:2");
+    let settings = load(file, &[variable], &[("listen", "c:3")]).unwrap();
+    assert_eq!(
+        (settings.listen.as_str(), settings.relay.poll),
+        ("c:3", Duration::from_secs(1))
+    );
+}
+
+#[test]
+fn a_bad_value_names_its_setting_its_source_and_what_is_accepted() {
+    assert_eq!(
+        error("", &[("FENCEPOST_RELAY_POLL", "soon")], &[]),
+        "setting `relay.poll` (from FENCEPOST_RELAY_POLL): found `soon`, expected a duration such as 500ms, 30s, 5m or 1h"
+    );
+    assert_eq!(
+        error("", &[], &[("concurrency", "0")]),
+        "setting `concurrency` (from --concurrency): found `0`, expected a whole number of at least 1"
+    );
+    assert_eq!(
+        error("", &[("FENCEPOST_AMQP_HEARTBEAT", "1m")], &[]),
+        "setting `amqp.heartbeat` (from FENCEPOST_AMQP_HEARTBEAT): found `1m`, expected 1s to 30s"
+    );
+    assert!(error("log_format = \"xml\"", &[], &[]).contains("found `xml`, expected text or json"));
+    assert!(error("queues = [\"a b\"]", &[], &[]).contains("setting `queues`"));
+}
+
+#[test]
+fn an_unknown_key_is_an_error_with_the_nearest_known_one() {
+    let text = error("[relay]\npol = \"1s\"", &[], &[]);
+    assert!(
+        text.ends_with("has an unknown key `relay.pol`; did you mean `relay.poll`?"),
+        "{text}"
+    );
+    let text = error("listen = ", &[], &[]);
+    assert!(text.contains("cannot be read: line 1:"), "{text}");
+}
+
+#[test]
+fn a_named_file_must_exist() {
+    let missing = Sources {
+        file: Some("/nowhere/fencepost.toml".into()),
+        ..Sources::default()
+    };
+    let text = Settings::load(missing).unwrap_err().to_string();
+    assert!(
+        text.starts_with("the settings file /nowhere/fencepost.toml cannot be read"),
+        "{text}"
+    );
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let settings = load(
+        "amqp_url = \"amqp://user:CANARY1@host\"",
+        &[
+            ("FENCEPOST_API_KEY", "CANARY2"),
+            ("FENCEPOST_BLOBS_S3_SECRET_ACCESS_KEY", "CANARY3"),
+            ("FENCEPOST_DATABASE_URL", "postgres://u:CANARY4@host/db"),
+        ],
+        &[],
+    )
+    .unwrap();
+    let shown = format!("{settings:?}");
+    assert!(!shown.contains("CANARY"), "{shown}");
+    assert_eq!(
+        settings.amqp_url.unwrap().expose(),
+        "amqp://user:CANARY1@host"
+    );
+}
+
+#[test]
+fn kinds_are_read_over_their_defaults() {
+    let settings = load(
+        "[defaults]\nmax_attempts = 5\nbackoff = { initial = \"2s\", max = \"1m\" }\n\
+         [kinds.\"mail.send\"]\nqueue = \"mail\"\nregistered = true\nlease = \"2s\"\non_crash = \"hold\"\nschema = \"schema.json\"\npayload_max = \"1KiB\"\n\
+         [kinds.echo]\ndeadline = \"5m\"\n",
+        &[],
+        &[],
+    )
+    .unwrap();
+    let kind = |name: &str| settings.kinds.get(&name.parse().unwrap()).unwrap();
+    let mail = kind("mail.send");
+    assert_eq!((mail.max_attempts, mail.lease), (5, Duration::from_secs(2)));
+    assert_eq!(mail.on_crash, fencepost_core::kind::OnCrash::Hold);
+    assert_eq!(
+        (mail.payload_bytes_max, mail.schema.is_some()),
+        (1024, true)
+    );
+    assert_eq!(kind("echo").deadline, Duration::from_secs(300));
+    assert_eq!(kind("document.extract").max_attempts, 5);
+}
+
+#[test]
+fn a_bad_kind_says_what_is_wrong_with_it() {
+    for (file, expected) in [
+        (
+            "[kinds.x]\nqueue = \"q\"",
+            "`builtin = \"…\"`, or `registered = true`",
+        ),
+        (
+            "[kinds.x]\nbuiltin = \"ech\"",
+            "setting `kinds.\"x\".builtin` (from the settings file): found `ech`, expected echo or document.extract",
+        ),
+        (
+            "[kinds.x]\nregistered = true\nlease = \"10ms\"",
+            "expected 500ms to 1h",
+        ),
+        (
+            "[kinds.x]\nregistered = true\nmax_attempts = 0",
+            "expected 1 to 100",
+        ),
+        (
+            "[kinds.x]\nregistered = true\nschema = \"missing.json\"",
+            "a readable file",
+        ),
+        (
+            "[kinds.x]\ncommand = { program = [\"x\"] }",
+            "unknown field `command`",
+        ),
+        ("[kinds.\"a b\"]\nregistered = true", "1 to 100 letters"),
+    ] {
+        let text = error(file, &[], &[]);
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn the_example_file_is_valid_and_changes_nothing() {
+    let example = include_str!("../../../../fencepost.toml");
+    let settings = load(example, &[], &[]).unwrap();
+    let plain = Settings::load(Sources::default()).unwrap();
+    assert_eq!(format!("{settings:?}"), format!("{plain:?}"));
+}
+
+#[test]
+fn the_reference_page_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/settings.md");
+    if process_environment("UPDATE_REFERENCE").is_some() {
+        std::fs::write(&path, reference()).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == reference(),
+        "run: UPDATE_REFERENCE=1 cargo test -p fencepost-service reference"
+    );
+}
+
+#[test]
+fn every_default_is_valid_and_every_key_is_used() {
+    let shown = format!("{:?}", Settings::load(Sources::default()).unwrap());
+    for definition in TABLE {
+        let field = definition.key.rsplit('.').next().unwrap();
+        assert!(
+            shown.contains(field),
+            "`{}` is in the table and nowhere else",
+            definition.key
+        );
+    }
+}
