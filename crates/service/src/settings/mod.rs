@@ -105,7 +105,7 @@ impl fmt::Debug for RedactedUrl {
 }
 
 /// Looks a variable up by its name.
-pub type Environment = dyn Fn(&str) -> Option<String>;
+pub type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// Where settings come from.
 #[derive(Default)]
@@ -113,7 +113,7 @@ pub struct Sources<'a> {
     /// The file that was named; it must exist.
     pub file: Option<PathBuf>,
     /// Looks a variable up.
-    pub environment: Option<&'a Environment>,
+    pub environment: Option<&'a Environment<'a>>,
     /// (key, value) as given on the command line.
     pub flags: Vec<(String, String)>,
 }
