@@ -14,7 +14,7 @@ use std::thread;
 use anyhow::{Context, Result};
 
 pub use admin::{Admin, Channel, Connection, Queue};
-pub use node::{BrokerNode, NodeOptions};
+pub use node::{BrokerNode, NodeOptions, is_installed};
 
 /// Where the shared node's URL is found: `amqp://user:password@host:port`.
 pub const AMQP_URL_VARIABLE: &str = "FENCEPOST_TEST_AMQP_URL";

@@ -417,6 +417,11 @@ fn write_configuration(
     Ok(())
 }
 
+/// Whether RabbitMQ is installed here, so that a node needs no Docker engine.
+pub fn is_installed() -> bool {
+    find_scripts().is_some()
+}
+
 fn find_scripts() -> Option<PathBuf> {
     let path = variable("PATH").unwrap_or_default();
     // A distribution's wrapper insists on a user of its own; the scripts
