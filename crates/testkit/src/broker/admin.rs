@@ -66,7 +66,12 @@ impl Admin {
     /// When `base` is not a URL.
     pub fn new(base: &str, vhost: &str) -> Result<Self> {
         Ok(Self {
-            http: reqwest::Client::builder().timeout(REQUEST_LIMIT).build()?,
+            // A connection kept for later belongs to one test's runtime, and
+            // the last request of a test comes from another.
+            http: reqwest::Client::builder()
+                .timeout(REQUEST_LIMIT)
+                .pool_max_idle_per_host(0)
+                .build()?,
             base: Url::parse(base)?,
             vhost: vhost.to_owned(),
         })
@@ -137,6 +142,16 @@ impl Admin {
     pub async fn delete_queue(&self, name: &str) -> Result<()> {
         self.send(Method::DELETE, &["queues", &self.vhost, name], None)
             .await?;
+        Ok(())
+    }
+
+    /// Removes an exchange; it is no error when there is none.
+    ///
+    /// # Errors
+    /// When the broker does not answer or refuses.
+    pub async fn delete_exchange(&self, name: &str) -> Result<()> {
+        let path = ["exchanges", &self.vhost, name];
+        self.send(Method::DELETE, &path, None).await?;
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //! either from the outside, over the management API.
 
 mod admin;
+mod launch;
 mod node;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,8 @@ use std::thread;
 use anyhow::{Context, Result};
 
 pub use admin::{Admin, Channel, Connection, Queue};
-pub use node::{BrokerNode, NodeOptions, is_installed};
+pub use launch::is_installed;
+pub use node::{BrokerNode, NodeOptions};
 
 /// Where the shared node's URL is found: `amqp://user:password@host:port`.
 pub const AMQP_URL_VARIABLE: &str = "FENCEPOST_TEST_AMQP_URL";

@@ -6,7 +6,7 @@
 //! by side. It ends with the value, and with the process that holds it.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -16,31 +16,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Admin, complain, variable};
+use super::launch::{
+    ERLANG_ARGUMENTS, Ports, create_container, docker, find_scripts, run, start_mapper,
+    write_configuration,
+};
+use super::{Admin, complain};
 
 /// Some five seconds on an idle machine; more where tests share two cores.
 const START_LIMIT: Duration = Duration::from_mins(2);
 /// A node with quorum queues takes a while to leave in order.
 const STOP_LIMIT: Duration = Duration::from_mins(1);
-/// One run of the control script, which starts an Erlang machine of its own.
-const CONTROL_LIMIT: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(100);
-
-/// The image for machines without RabbitMQ: the newest of the oldest line
-/// that this project supports and that still gets images.
-const IMAGE: &str = "rabbitmq:3-management";
-
-/// Where packages put the scripts, without the wrappers that change the user.
-const SCRIPT_DIRECTORIES: [&str; 4] = [
-    "/usr/lib/rabbitmq/bin",
-    "/opt/rabbitmq/sbin",
-    "/opt/homebrew/sbin",
-    "/usr/local/sbin",
-];
-
-/// A single-threaded machine that does not spin when it has nothing to do: a
-/// test's broker is idle most of the time, and there may be many.
-const ERLANG_ARGUMENTS: &str = "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none";
 
 /// Ends a local server with its standard input, which the test's process holds.
 const CORD_ARGUMENTS: &str = "-noshell -eval spawn(fun()->io:get_line([]),erlang:halt()end)";
@@ -73,14 +59,6 @@ enum Runner {
     Docker {
         container: String,
     },
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Ports {
-    amqp: u16,
-    admin: u16,
-    mapper: u16,
-    distribution: u16,
 }
 
 impl BrokerNode {
@@ -359,146 +337,6 @@ impl Drop for BrokerNode {
             complain(&format!("a broker node may be left behind: {error}"));
         }
     }
-}
-
-impl Ports {
-    fn free() -> Result<Self> {
-        // All are held until all are known, so that they differ.
-        let held: Vec<TcpListener> = (0..4)
-            .map(|_| TcpListener::bind(("127.0.0.1", 0)))
-            .collect::<std::io::Result<_>>()?;
-        let ports: Vec<u16> = held
-            .iter()
-            .map(|listener| listener.local_addr().map(|address| address.port()))
-            .collect::<std::io::Result<_>>()?;
-        match ports.as_slice() {
-            &[amqp, admin, mapper, distribution] => Ok(Self {
-                amqp,
-                admin,
-                mapper,
-                distribution,
-            }),
-            _ => bail!("four ports were asked for"),
-        }
-    }
-}
-
-fn write_configuration(
-    directory: &Path,
-    ports: Ports,
-    options: &NodeOptions,
-    local: bool,
-) -> Result<()> {
-    let mut config = vec![
-        "log.console = true".to_owned(),
-        "log.file = false".to_owned(),
-        // Figures that tests wait for are at most this old.
-        "collect_statistics_interval = 500".to_owned(),
-        "management.rates_mode = none".to_owned(),
-        "vm_memory_high_watermark.absolute = 1GB".to_owned(),
-        "disk_free_limit.absolute = 1MB".to_owned(),
-        // A container sees its host's clients as strangers.
-        "loopback_users.guest = false".to_owned(),
-    ];
-    if local {
-        config.push(format!("listeners.tcp.1 = 127.0.0.1:{}", ports.amqp));
-        config.push("management.tcp.ip = 127.0.0.1".to_owned());
-        config.push(format!("management.tcp.port = {}", ports.admin));
-        config.push("distribution.listener.interface = 127.0.0.1".to_owned());
-    }
-    config.extend(options.config.iter().cloned());
-    fs::write(directory.join("rabbitmq.conf"), config.join("\n") + "\n")?;
-    fs::write(directory.join("enabled_plugins"), "[rabbitmq_management].")?;
-    // Quorum queues report their figures by a clock of their own.
-    let mut advanced = vec!["{quorum_tick_interval, 500}".to_owned()];
-    advanced.extend(options.advanced.iter().cloned());
-    let advanced = format!("[{{rabbit, [{}]}}].\n", advanced.join(", "));
-    fs::write(directory.join("advanced.config"), advanced)?;
-    Ok(())
-}
-
-/// Whether RabbitMQ is installed here, so that a node needs no Docker engine.
-pub fn is_installed() -> bool {
-    find_scripts().is_some()
-}
-
-fn find_scripts() -> Option<PathBuf> {
-    let path = variable("PATH").unwrap_or_default();
-    // A distribution's wrapper insists on a user of its own; the scripts
-    // behind it do not.
-    let is_plain = |directory: &Path| {
-        let script = directory.join("rabbitmq-server").canonicalize();
-        script.is_ok_and(|script| !script.ends_with("rabbitmq-script-wrapper"))
-    };
-    SCRIPT_DIRECTORIES
-        .iter()
-        .map(PathBuf::from)
-        .chain(std::env::split_paths(&path))
-        .find(|directory| is_plain(directory))
-}
-
-/// Erlang's port mapper, for this node alone. The server would start one that
-/// outlives it.
-fn start_mapper(ports: Ports) -> Result<Child> {
-    Command::new("epmd")
-        .args(["-port", &ports.mapper.to_string(), "-address", "127.0.0.1"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("epmd, Erlang's port mapper, does not run")
-}
-
-async fn create_container(directory: &Path, ports: Ports) -> Result<String> {
-    let container = format!("fencepost-broker-{}", ports.amqp);
-    let mut arguments = vec![
-        "create".to_owned(),
-        format!("--name={container}"),
-        format!("--publish=127.0.0.1:{}:5672", ports.amqp),
-        format!("--publish=127.0.0.1:{}:15672", ports.admin),
-        format!("--env=RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS={ERLANG_ARGUMENTS}"),
-        format!(
-            "--volume={}:/etc/rabbitmq/conf.d/90-test.conf:ro",
-            directory.join("rabbitmq.conf").display()
-        ),
-        format!(
-            "--volume={}:/etc/rabbitmq/advanced.config:ro",
-            directory.join("advanced.config").display()
-        ),
-    ];
-    arguments.push(IMAGE.to_owned());
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let created = docker(&arguments).await;
-    created.context(
-        "RabbitMQ is not installed here and Docker cannot stand in: \
-         install rabbitmq-server, or start a Docker engine",
-    )?;
-    Ok(container)
-}
-
-async fn docker(arguments: &[&str]) -> Result<()> {
-    let mut command = Command::new("docker");
-    command.args(arguments);
-    run(command).await
-}
-
-async fn run(mut command: Command) -> Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    command.stdin(Stdio::null());
-    let mut command = tokio::process::Command::from(command);
-    let output = timeout(CONTROL_LIMIT, command.kill_on_drop(true).output())
-        .await
-        .with_context(|| format!("{name} did not end within {CONTROL_LIMIT:?}"))?
-        .with_context(|| format!("{name} does not run"))?;
-    if !output.status.success() {
-        bail!(
-            "{name} failed ({}): {}{}",
-            output.status,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    Ok(())
 }
 
 fn pid(child: &Child) -> Pid {
