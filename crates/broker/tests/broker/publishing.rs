@@ -13,7 +13,7 @@ use fencepost_testkit::wait::{eventually, require};
 use crate::setup::*;
 
 #[tokio::test]
-async fn an_idle_publisher_has_one_channel_and_it_is_in_confirm_mode() {
+async fn an_idle_publisher_has_a_name_a_heartbeat_and_one_channel_in_confirm_mode() {
     let broker = SharedBroker::new().await;
     let publisher = ready_publisher(broker.amqp_url(), &[&queue("jobs")]).await;
     eventually(LIMIT, "one channel in confirm mode", async || {
@@ -25,6 +25,12 @@ async fn an_idle_publisher_has_one_channel_and_it_is_in_confirm_mode() {
         )
     })
     .await;
+    let connections = broker.admin().connections().await.unwrap();
+    let seen = connections.iter();
+    let seen: Vec<_> = seen
+        .map(|c| (c.client.as_str(), c.heartbeat_seconds))
+        .collect();
+    assert_eq!(seen, [("publisher", 2)]);
     publisher.close().await;
 }
 
