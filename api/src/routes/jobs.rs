@@ -192,3 +192,18 @@ pub(super) async fn events(
     let next = page.next.map(cursor::after_event);
     json(StatusCode::OK, &Page { items, next })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pruned_job_is_gone_and_named() {
+        let job: JobId = "018f0d5e-7a31-7c3a-9a39-0242ac120002".parse().unwrap();
+        let gone = Accepted::of(Submitted::Gone(job)).unwrap_err();
+        assert_eq!(gone.status(), StatusCode::GONE);
+        let body = serde_json::to_value(gone.body("id")).unwrap();
+        assert_eq!(body["code"], "gone");
+        assert_eq!(body["job"], job.to_string());
+    }
+}
