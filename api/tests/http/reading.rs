@@ -298,7 +298,11 @@ async fn many_who_wait_for_many_jobs_are_each_told() {
             server.complete(*job, "1").await;
         }
     };
+    let started = Instant::now();
     let (answers, ()) = tokio::join!(futures_util::future::join_all(waits), ends);
+    // Woken, and not answered because the time was up.
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
     for answer in answers {
         assert_eq!(answer.json()["state"], "completed");
     }
