@@ -1,0 +1,76 @@
+//! `document.extract`: the text of a document.
+//!
+//! The payload is `{"document": {"blob": "sha256:…"}}`, a blob that was put
+//! before, or `{"text": "…"}`. The result is
+//! `{"text": …, "pages": …, "media_type": …, "truncated": …}`.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use fencepost_store::BlobHash;
+use fencepost_store::blobs::BlobError;
+use serde::Deserialize;
+
+use crate::context::Context;
+use crate::extract::{ExtractError, Extractor};
+use crate::handler::{Handler, HandlerResult, Outcome};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Payload {
+    document: Option<BlobRef>,
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BlobRef {
+    blob: String,
+}
+
+/// Extracts the text of a document in a guarded child process.
+#[derive(Debug)]
+pub struct DocumentExtract(Extractor);
+
+impl DocumentExtract {
+    /// Extracts by the given guard.
+    #[must_use]
+    pub fn new(extractor: Extractor) -> Self {
+        Self(extractor)
+    }
+}
+
+#[async_trait]
+impl Handler for DocumentExtract {
+    async fn run(&self, context: &Context) -> HandlerResult {
+        let invalid = |why: &str| Ok(Outcome::dead("invalid_payload", why));
+        let payload: Payload = match context.payload_as() {
+            Ok(payload) => payload,
+            Err(_) => {
+                return invalid(
+                    "expected {\"document\": {\"blob\": \"sha256:…\"}} or {\"text\": \"…\"}",
+                );
+            }
+        };
+        let document = match (payload.document, payload.text) {
+            (Some(reference), None) => match reference.blob.parse::<BlobHash>() {
+                Ok(hash) => match context.blob(&hash).await {
+                    Ok(content) => content,
+                    Err(error @ (BlobError::Missing(_) | BlobError::Damaged(_))) => {
+                        return Ok(Outcome::dead("blob_unusable", error.to_string()));
+                    }
+                    Err(error) => return Err(error.into()),
+                },
+                Err(error) => return invalid(&error.to_string()),
+            },
+            (None, Some(text)) => Bytes::from(text),
+            (Some(_), Some(_)) | (None, None) => {
+                return invalid("give either `document` or `text`");
+            }
+        };
+        match self.0.extract(document).await {
+            Ok(extracted) => Ok(Outcome::completed(&extracted)?),
+            Err(error @ ExtractError::Start(_)) => Err(error.into()),
+            Err(error) => Ok(Outcome::dead(error.code(), error.to_string())),
+        }
+    }
+}
