@@ -37,8 +37,9 @@ if [ ! -e "$policy" ]; then
   chmod 755 "$policy"
 fi
 export DEBIAN_FRONTEND=noninteractive
-apt-get -qq -o DPkg::Lock::Timeout=300 update
-apt-get -qq -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends rabbitmq-server
+apt="apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0"
+$apt update
+$apt install --yes --no-install-recommends rabbitmq-server
 "#;
 
 /// A broker that exists already.
