@@ -1,7 +1,5 @@
 //! What commands print: readable on a terminal, JSON when asked for.
 
-#![expect(clippy::print_stdout, reason = "printing is what a command does")]
-
 use crate::client::Job;
 use crate::exit::{Exit, Failed};
 

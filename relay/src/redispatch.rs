@@ -70,7 +70,7 @@ impl Redispatcher {
                     tracing::info!(%queue, entries = again, "dispatched again: published and not claimed in time");
                 }
                 Err(error) => {
-                    tracing::debug!(%queue, %error, "unclaimed entries could not be read")
+                    tracing::debug!(%queue, %error, "unclaimed entries could not be read");
                 }
             }
         }

@@ -202,7 +202,7 @@ impl Relay {
                 self.slots = (slots, Some(Instant::now()));
             }
             (Err(error), _) | (_, Err(error)) => {
-                tracing::debug!(%error, "workers and queues could not be read")
+                tracing::debug!(%error, "workers and queues could not be read");
             }
         }
     }
@@ -286,7 +286,7 @@ impl Relay {
             match (route, &result) {
                 (Route::Good, _) => seen.0 = true,
                 (Route::Faulty, DispatchResult::RouteFault(text)) => {
-                    seen.1 = Some(text.to_string())
+                    seen.1 = Some(text.to_string());
                 }
                 (Route::Faulty | Route::Unknown, _) => {}
             }
@@ -333,7 +333,7 @@ impl Relay {
         match self.store.settle_dispatches(request).await {
             Ok(_) | Err(StoreError::Closed) => {}
             Err(error) => {
-                tracing::warn!(%error, "publications could not be recorded; they are repeated")
+                tracing::warn!(%error, "publications could not be recorded; they are repeated");
             }
         }
     }

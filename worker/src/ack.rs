@@ -56,6 +56,7 @@ pub enum Settlement {
 }
 
 /// The table.
+#[expect(clippy::match_same_arms, reason = "one arm for each row of the table")]
 pub fn settle(said: Said) -> Settlement {
     match said {
         // Recorded, terminal or unknown, or someone else's: nothing is left to do.

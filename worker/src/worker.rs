@@ -346,12 +346,12 @@ impl Hand {
             } else {
                 FirstTag::Live
             };
-            match settle(Said::InHand(tag)) {
-                Settlement::Replace => {
-                    self.running.insert(job.id, token);
-                    self.forget(first);
-                }
-                other => self.settle(token, other),
+            let how = settle(Said::InHand(tag));
+            if how == Settlement::Replace {
+                self.running.insert(job.id, token);
+                self.forget(first);
+            } else {
+                self.settle(token, how);
             }
         }
     }
@@ -388,7 +388,7 @@ impl Hand {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "a slot ended by a panic; its lease is left to the reaper")
+                tracing::error!(%error, "a slot ended by a panic; its lease is left to the reaper");
             }
         }
     }

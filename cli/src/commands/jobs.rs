@@ -96,7 +96,7 @@ impl Submit {
             match format {
                 Format::Json => output::line(&answer.text),
                 Format::Text if answer.replayed => {
-                    output::line(format!("{} (was accepted before)", job.id))
+                    output::line(format!("{} (was accepted before)", job.id));
                 }
                 Format::Text => output::line(&job.id),
             }
@@ -177,10 +177,8 @@ impl Get {
         if self.wait {
             return wait(client, &self.id, format).await;
         }
-        show(
-            client.get(&format!("/jobs/{}", segment(&self.id))).await?,
-            format,
-        )
+        let answer = client.get(&format!("/jobs/{}", segment(&self.id))).await?;
+        show(&answer, format)
     }
 }
 
@@ -196,7 +194,7 @@ fn segment(text: &str) -> String {
         .collect()
 }
 
-fn show(answer: crate::client::Answer, format: Format) -> Result<Exit, Failed> {
+fn show(answer: &crate::client::Answer, format: Format) -> Result<Exit, Failed> {
     match format {
         Format::Json => output::line(&answer.text),
         Format::Text => output::job(&answer.parse()?),
@@ -267,15 +265,16 @@ fn item<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, Failed> {
 
 impl List {
     pub(crate) async fn run(self, client: &Client, format: Format) -> Result<Exit, Failed> {
-        let mut filter = String::new();
-        for state in &self.state {
-            filter.push_str(&format!("&state={}", segment(state)));
-        }
-        for (name, value) in [("kind", &self.kind), ("queue", &self.queue)] {
-            if let Some(value) = value {
-                filter.push_str(&format!("&{name}={}", segment(value)));
-            }
-        }
+        let states = self.state.iter().map(|state| ("state", state));
+        let rest = [("kind", &self.kind), ("queue", &self.queue)];
+        let rest = rest
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let filter: Vec<String> = states
+            .chain(rest)
+            .map(|(name, value)| format!("&{name}={}", segment(value)))
+            .collect();
+        let filter = filter.concat();
         let mut rows = Vec::new();
         pages(client, "/jobs", &filter, self.limit, |raw| {
             if format == Format::Json {
@@ -376,12 +375,8 @@ pub(crate) struct Cancel {
 impl Cancel {
     pub(crate) async fn run(self, client: &Client, format: Format) -> Result<Exit, Failed> {
         let path = format!("/jobs/{}/cancel", segment(&self.id));
-        show(
-            client
-                .post(&path, &[], json!({"force": self.force}))
-                .await?,
-            format,
-        )
+        let body = json!({"force": self.force});
+        show(&client.post(&path, &[], body).await?, format)
     }
 }
 
@@ -401,6 +396,6 @@ impl Retry {
         let body = self
             .timeout_ms
             .map_or_else(|| json!({}), |timeout| json!({"timeout_ms": timeout}));
-        show(client.post(&path, &[], body).await?, format)
+        show(&client.post(&path, &[], body).await?, format)
     }
 }

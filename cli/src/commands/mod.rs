@@ -93,18 +93,17 @@ async fn existing(settings: &Settings) -> anyhow::Result<Store> {
 
 /// The client of the HTTP API, with the key from the settings or from where `up` writes it.
 fn client(settings: &Settings) -> anyhow::Result<Client> {
-    let key = match &settings.api_key {
-        Some(key) => key.expose().to_owned(),
-        None => {
-            let file = roles::first_key_file(settings);
-            let read = std::fs::read_to_string(&file).map_err(|error| {
-                Failed::new(
-                    Exit::NotPermitted,
-                    format!("no API key: set FENCEPOST_API_KEY, or name the data directory of `fencepost up` ({}: {error})", file.display()),
-                )
-            })?;
-            read.trim().to_owned()
-        }
+    let key = if let Some(key) = &settings.api_key {
+        key.expose().to_owned()
+    } else {
+        let file = roles::first_key_file(settings);
+        let read = std::fs::read_to_string(&file).map_err(|error| {
+            Failed::new(
+                Exit::NotPermitted,
+                format!("no API key: set FENCEPOST_API_KEY, or name the data directory of `fencepost up` ({}: {error})", file.display()),
+            )
+        })?;
+        read.trim().to_owned()
     };
     Client::new(&settings.url, key).context("the HTTP client could not be made")
 }

@@ -183,8 +183,9 @@ impl Store {
     /// Waits for what is in the writer's hands, then closes the file. Verbs
     /// called from now on answer [`StoreError::Closed`].
     pub async fn close(&self) {
-        self.inner.writer.close().await;
+        // The writer last: who closes last moves the log into the file.
         self.inner.reader.close().await;
+        self.inner.writer.close().await;
     }
 
     async fn write<V: Verb>(&self, request: V) -> Result<V::Outcome, StoreError> {

@@ -160,7 +160,7 @@ pub(crate) const TABLE: &[Definition] = &[
         "log",
         "FENCEPOST_LOG",
         Text,
-        "info",
+        "info,lapin=off",
         "What is logged: a level, or levels by module such as `info,fencepost_relay=debug`.",
     )),
     flag(setting(

@@ -2,6 +2,10 @@
 
 use super::*;
 
+#[expect(
+    clippy::unwrap_in_result,
+    reason = "the result is the settings', not the test's"
+)]
 fn load(
     file: &str,
     environment: &[(&str, &str)],

@@ -17,7 +17,11 @@ async fn an_accepted_job_is_queued_with_one_entry_and_one_event() {
     assert_eq!(world.job(job.id).await, job, "the answer is what is stored");
     assert_eq!(job.state, State::Queued);
     assert_eq!(world.events(job.id).await, ["accepted"]);
-    let due = world.store.due(std::slice::from_ref(&job.queue), 10).await.unwrap();
+    let due = world
+        .store
+        .due(std::slice::from_ref(&job.queue), 10)
+        .await
+        .unwrap();
     assert_eq!(due.iter().map(|due| due.id).collect::<Vec<_>>(), [job.id]);
     world.verify().await;
 }
