@@ -241,7 +241,11 @@ impl Process {
         })
     }
 
-    async fn serve_api(&mut self, settings: &Settings) -> anyhow::Result<SocketAddr> {
+    fn serve_api(
+        &mut self,
+        settings: &Settings,
+        listener: TcpListener,
+    ) -> anyhow::Result<SocketAddr> {
         let config = ApiConfig {
             kinds: settings.kinds.clone(),
             header_timeout: settings.http.header_timeout,
@@ -259,7 +263,6 @@ impl Process {
             readiness,
             &config,
         )?;
-        let listener = bind("listen", &settings.listen).await?;
         let address = listener.local_addr()?;
         let shutdown = self.shutdown.clone();
         self.parts.spawn(async move {
@@ -398,13 +401,15 @@ pub(crate) async fn up(settings: &Settings) -> anyhow::Result<Exit> {
             "`up` runs without a broker; amqp_url is ignored. For RabbitMQ run `api`, `relay` and `worker`"
         );
     }
+    // First of all: an address that is taken is found before anything is made.
+    let listener = bind("listen", &settings.listen).await?;
     let mut process = Process::start(settings).await?;
     bootstrap(settings, &process.store).await?;
     let key_file = first_key_file(settings);
     keys::first(&process.store, &SystemIds, &key_file).await?;
     process.run_worker(settings, None)?;
     process.run_reaper(settings, Arc::default())?;
-    let address = process.serve_api(settings).await?;
+    let address = process.serve_api(settings, listener)?;
     welcome(settings, address);
     process.run().await
 }
@@ -431,9 +436,10 @@ fn welcome(settings: &Settings, address: SocketAddr) {
 
 /// `fencepost api`.
 pub(crate) async fn api(settings: &Settings) -> anyhow::Result<Exit> {
+    let listener = bind("listen", &settings.listen).await?;
     let mut process = Process::start(settings).await?;
     bootstrap(settings, &process.store).await?;
-    let address = process.serve_api(settings).await?;
+    let address = process.serve_api(settings, listener)?;
     output::line(format!("fencepost api is listening on http://{address}"));
     process.run().await
 }

@@ -66,8 +66,7 @@ async fn a_lock_that_passes_is_waited_for() {
     let server = Server::start().await;
     let lock = server.lock();
     let release = async {
-        // deliberate: the length of the foreign lock
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await; // deliberate: the foreign lock's length
         drop(lock);
     };
     let (answer, ()) = tokio::join!(
@@ -134,8 +133,7 @@ async fn hanging_up_at_any_moment_never_makes_a_second_job() {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         let request = submission(&server, &format!("moment-{number}"));
         stream.write_all(&request).await.unwrap();
-        // deliberate: the moments of the scenario, 0 to 50 ms
-        tokio::time::sleep(Duration::from_millis(number % 51)).await;
+        tokio::time::sleep(Duration::from_millis(number % 51)).await; // deliberate: 0 to 50 ms
     });
     futures_util::future::join_all(hang_up).await;
     for number in rounds {

@@ -1,0 +1,5 @@
+//! Fencepost as its users run it: processes, a real broker, real crashes.
+
+mod broker;
+mod embedded;
+mod workers;
