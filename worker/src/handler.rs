@@ -189,4 +189,17 @@ mod tests {
             ("handler_failed", "broken\u{fffd}pipe")
         );
     }
+
+    /// The guide shows the example's handler; the example is compiled with the tests.
+    #[test]
+    fn the_guide_shows_the_compiled_example() {
+        let bare = |text: &str| text.split_whitespace().collect::<String>();
+        let guide = include_str!("../../docs/guides/handlers.md");
+        let shown = guide
+            .split("```rust")
+            .nth(1)
+            .and_then(|rest| rest.split("```").next());
+        let example = bare(include_str!("../examples/invoice-worker.rs"));
+        assert!(example.contains(&bare(shown.unwrap())));
+    }
 }

@@ -9,11 +9,11 @@ use fencepost_worker::extract::{ExtractError, Extractor, Fault, TEXT_BYTES_MAX};
 
 /// The example is built with the tests, beside them.
 fn guard() -> Extractor {
-    let own = std::env::current_exe().unwrap();
+    let own = std::env::current_exe().expect("a test has a program");
     let program = own
         .ancestors()
         .nth(2)
-        .unwrap()
+        .expect("it lies in a target directory")
         .join("examples/extract-guard");
     Extractor::new(program, Vec::new())
 }
