@@ -2,4 +2,5 @@
 
 mod broker;
 mod embedded;
+mod faults;
 mod workers;
