@@ -14,9 +14,12 @@ const QUEUE: &str = "fencepost.jobs.ledger";
 
 /// The address of an AMQP URL replaced by a proxy's.
 async fn behind_a_proxy(url: &str) -> (Proxy, String) {
-    let (credential, place) = url.split_once('@').unwrap();
-    let (address, vhost) = place.split_once('/').unwrap();
-    let proxy = Proxy::start(address.parse().unwrap()).await.unwrap();
+    let parts = url.split_once('@').and_then(|(credential, place)| {
+        let (address, vhost) = place.split_once('/')?;
+        Some((credential, address.parse().ok()?, vhost))
+    });
+    let (credential, address, vhost) = parts.expect("a URL with a user, an address and a vhost");
+    let proxy = Proxy::start(address).await.expect("a free port");
     let url = format!("{credential}@{}/{vhost}", proxy.address());
     (proxy, url)
 }
