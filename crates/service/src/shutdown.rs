@@ -1,7 +1,7 @@
 //! Signals, turned into a request to end.
 //!
 //! The first SIGTERM or SIGINT asks for a graceful end; a second one ends the
-//! process at once. Works as PID 1, which has no default handlers to rely on.
+//! process at once, with code 0: a stop that was asked for is no failure. Works as PID 1, which has no default handlers to rely on.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -52,7 +52,7 @@ impl Shutdown {
             let name = next().await;
             tracing::warn!(signal = name, "ending at once");
             #[expect(clippy::disallowed_methods, reason = "the second signal means now")]
-            std::process::exit(130);
+            std::process::exit(0);
         });
         Ok(shutdown)
     }

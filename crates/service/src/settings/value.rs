@@ -26,21 +26,24 @@ pub(crate) fn bytes(text: &str) -> Option<usize> {
     number.trim().parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// A URL with its password replaced.
+/// A URL with its password and its query replaced.
+///
+/// Whatever stands between the scheme and the last `@` is the credential, even
+/// if it holds characters that should have been escaped.
 pub(crate) fn redacted(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
+    let (place, query) = match url.split_once('?') {
+        Some((place, _)) => (place, "?redacted"),
+        None => (url, ""),
     };
-    let end = rest.find('/').unwrap_or(rest.len());
-    let Some((authority, path)) = rest.split_at_checked(end) else {
-        return url.to_owned();
+    let Some((scheme, rest)) = place.split_once("://") else {
+        return format!("{place}{query}");
     };
-    match authority.rsplit_once('@') {
+    match rest.rsplit_once('@') {
         Some((credential, host)) => {
             let user = credential.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:redacted@{host}{path}")
+            format!("{scheme}://{user}:redacted@{host}{query}")
         }
-        None => url.to_owned(),
+        None => format!("{place}{query}"),
     }
 }
 
@@ -74,6 +77,11 @@ mod tests {
     fn passwords_are_not_shown() {
         assert_eq!(redacted("amqp://u:p@h:1/v"), "amqp://u:redacted@h:1/v");
         assert_eq!(redacted("amqp://u:p@ss@h"), "amqp://u:redacted@h");
+        assert_eq!(redacted("amqp://u:hun/ter2@h/v"), "amqp://u:redacted@h/v");
+        assert_eq!(
+            redacted("postgres://h/db?password=p"),
+            "postgres://h/db?redacted"
+        );
         assert_eq!(redacted("sqlite:/x"), "sqlite:/x");
     }
 }
