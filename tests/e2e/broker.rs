@@ -82,21 +82,27 @@ async fn a_file_is_served_without_a_broker_through_one_and_back() {
     volume.verify();
 }
 
+/// Two workers of one name, as two containers of one configuration have: each
+/// life is another worker all the same.
 #[tokio::test]
-async fn a_worker_frozen_past_its_lease_is_fenced_through_the_broker_too() {
+async fn a_frozen_worker_is_not_taken_for_its_namesake() {
     let broker = SharedBroker::new().await;
     let volume = Volume::new().with_broker(broker.amqp_url());
     let api = volume.start("api");
     let _relay = volume.start("relay");
     let client = Client::new(&api, &volume);
-    let first = ledger_worker(&volume, "first");
+    let first = ledger_worker(&volume, "twin");
     let id = client
         .accepted("k", "ledger", json!({"call": false, "after_ms": 1000}))
         .await;
     noted(&volume, "start", 1).await;
     first.freeze();
-    let _second = ledger_worker(&volume, "second");
-    assert_eq!(client.at_rest(&id).await["result"], "second");
+    let _second = ledger_worker(&volume, "twin");
+    let job = client.at_rest(&id).await;
+    assert_eq!(
+        (&job["state"], &job["epoch"]),
+        (&json!("completed"), &json!(2))
+    );
     first.thaw();
     eventually(
         PATIENCE,
@@ -104,7 +110,17 @@ async fn a_worker_frozen_past_its_lease_is_fenced_through_the_broker_too() {
         || async { require(first.log().contains("lost lease"), first.log()) },
     )
     .await;
-    assert_eq!(client.get(&format!("/jobs/{id}")).await["result"], "second");
+    assert_eq!(client.get(&format!("/jobs/{id}")).await, job);
+    let history = client.get(&format!("/jobs/{id}/events")).await;
+    let claims: Vec<&Value> = history["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["type"] == "claimed")
+        .map(|event| &event["actor"])
+        .collect();
+    assert_eq!(claims.len(), 2);
+    assert_ne!(claims[0], claims[1]);
     volume.verify();
 }
 

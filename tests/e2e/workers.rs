@@ -66,6 +66,42 @@ async fn a_frozen_worker_is_fenced_and_the_others_result_stands() {
     volume.verify();
 }
 
+/// The frozen worker had made its call: nobody may call again, and nobody
+/// knows; on waking its outcome is kept as evidence and changes nothing.
+#[tokio::test]
+async fn a_worker_frozen_inside_a_call_leaves_the_job_unknown() {
+    let volume = Volume::new();
+    let up = volume.start("up");
+    let client = Client::new(&up, &volume);
+    let first = ledger_worker(&volume, "first");
+    let id = client
+        .accepted("k", "ledger", json!({"inside_ms": 1000}))
+        .await;
+    noted(&volume, "call", 1).await;
+    first.freeze();
+    let _second = ledger_worker(&volume, "second");
+    let job = client.at_rest(&id).await;
+    assert_eq!(
+        (&job["state"], &job["error"]["code"]),
+        (&json!("unknown"), &json!("effect_open"))
+    );
+    first.thaw();
+    eventually(
+        PATIENCE,
+        "the first worker says that its lease is lost",
+        || async { require(first.log().contains("lost lease"), first.log()) },
+    )
+    .await;
+    assert_eq!(client.get(&format!("/jobs/{id}")).await["state"], "unknown");
+    let calls = volume
+        .ledger()
+        .iter()
+        .filter(|line| line.ends_with("call"))
+        .count();
+    assert_eq!(calls, 1);
+    volume.verify();
+}
+
 #[tokio::test]
 async fn a_handler_that_kills_its_process_three_times_ends_dead() {
     let volume = Volume::new();
