@@ -110,22 +110,30 @@ impl StoreError {
 
     /// The same error for another request of the same transaction.
     pub(crate) fn again(&self) -> Self {
-        if let Self::Database {
-            doing,
-            reason,
-            class,
-        } = self
-        {
-            return Self::Database {
+        match self {
+            Self::Database {
+                doing,
+                reason,
+                class,
+            } => Self::Database {
                 doing,
                 reason: reason.clone(),
                 class: *class,
-            };
-        }
-        Self::Database {
-            doing: "the transaction of several requests",
-            reason: self.to_string(),
-            class: self.class(),
+            },
+            Self::Busy { waited } => Self::Busy { waited: *waited },
+            // Whether it was written is as unknown to each of them.
+            Self::OutcomeUnknown => Self::OutcomeUnknown,
+            Self::Overloaded
+            | Self::Closed
+            | Self::Newer { .. }
+            | Self::Foreign { .. }
+            | Self::NetworkFilesystem { .. }
+            | Self::File { .. }
+            | Self::Corrupt { .. } => Self::Database {
+                doing: "the transaction of several requests",
+                reason: self.to_string(),
+                class: self.class(),
+            },
         }
     }
 }
