@@ -34,6 +34,10 @@ const AGAIN_INITIAL: Duration = Duration::from_millis(100);
 /// The longest pause.
 const AGAIN_MAX: Duration = Duration::from_secs(2);
 
+/// How long a slot rests after an error that asking again does not cure: its
+/// job is due all the while, and may be the next to come.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
 /// How long an aborted handler may take to reach its next await before the
 /// claim is given back without it.
 const ABORT_LIMIT: Duration = Duration::from_secs(1);
@@ -95,8 +99,10 @@ async fn claim_and_run(
     match claimed {
         Ok(ClaimOutcome::Claimed(claimed)) => work(shop, *claimed, sent, handler).await,
         Ok(ClaimOutcome::Refused(refusal)) => Said::Refused(refusal),
+        Err(StoreError::Closed) => Said::Ending,
         Err(error) => {
             tracing::error!(job = %job.id, %error, "a job could not be claimed");
+            tokio::time::sleep(REFUSED_PAUSE).await;
             // Its entry stands: it is dispatched again.
             Said::Ending
         }

@@ -422,10 +422,21 @@ impl Hand {
         }
     }
 
-    /// Waits until nothing runs.
+    /// Waits until nothing runs. What was on its way when consuming stopped goes
+    /// back at once, for others to run.
     async fn drain(&mut self) {
-        while let Some(ended) = self.slots.join_next().await {
-            self.end(ended);
+        let mut delivers = true;
+        while !self.slots.is_empty() {
+            tokio::select! {
+                Some(ended) = self.slots.join_next() => self.end(ended),
+                delivered = self.source.next(), if delivers => match delivered {
+                    Some(delivered) => {
+                        self.take(delivered);
+                        self.give_back();
+                    }
+                    None => delivers = false,
+                },
+            }
         }
     }
 }
