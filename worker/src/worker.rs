@@ -5,6 +5,7 @@
 //! started. One task owns the source and all bookkeeping; slots only answer.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use fencepost_core::id::{IdSource, InvalidName, JobId, KindName, QueueName, Work
 use fencepost_core::kind::Kinds;
 use fencepost_store::blobs::Blobs;
 use fencepost_store::{Heartbeat, Store};
+use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -309,6 +311,8 @@ struct Hand {
 struct Open {
     left: usize,
     known: bool,
+    /// One of its jobs was not claimed and goes back; the others are recognised when they come again.
+    unclaimed: bool,
 }
 
 impl Hand {
@@ -332,7 +336,7 @@ impl Hand {
             token,
             Open {
                 left: jobs.len(),
-                known: false,
+                ..Open::default()
             },
         );
         for job in jobs {
@@ -374,7 +378,13 @@ impl Hand {
             };
             let shop = Arc::clone(&self.shop);
             self.slots.spawn(async move {
-                let settlement = slot::run(&shop, &job).await;
+                // Whatever a slot meets, its job leaves our hands; a claim it
+                // had is the reaper's.
+                let ran = AssertUnwindSafe(slot::run(&shop, &job)).catch_unwind().await;
+                let settlement = ran.unwrap_or_else(|_| {
+                    tracing::error!(job = %job.id, "a slot panicked; its claim is left to the reaper");
+                    settle(Said::Expired)
+                });
                 (job.id, settlement)
             });
         }
@@ -387,9 +397,7 @@ impl Hand {
                     self.settle(token, settlement);
                 }
             }
-            Err(error) => {
-                tracing::error!(%error, "a slot ended by a panic; its lease is left to the reaper");
-            }
+            Err(error) => tracing::error!(%error, "a slot was ended from outside"),
         }
     }
 
@@ -401,13 +409,19 @@ impl Hand {
         open.left -= 1;
         // A message of several jobs is rejected only if none of them exists.
         open.known |= how != Settlement::Reject;
+        open.unclaimed |= how == Settlement::Requeue;
         if open.left > 0 {
             return;
         }
-        let how = if open.known && how == Settlement::Reject {
+        let how = match how {
+            _ if open.unclaimed => Settlement::Requeue,
+            Settlement::Reject if open.known => Settlement::Ack,
             Settlement::Ack
-        } else {
-            how
+            | Settlement::PutBack(_)
+            | Settlement::Reject
+            | Settlement::Requeue
+            | Settlement::Replace
+            | Settlement::Hold => how,
         };
         self.deliveries.remove(&token);
         self.source.settle(token, how);

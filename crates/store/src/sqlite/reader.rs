@@ -205,7 +205,8 @@ impl Reader {
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<JobRef>, StoreError> {
-        // One part per stage, each by its own index; parked entries wait for a person.
+        // One part per stage, each by its own index; parked entries wait for a person,
+        // jobs past their deadline for the reaper: no claim of them would be given out.
         let rows = sqlx::query(
             "SELECT job.id, job.kind, job.trace FROM (
                  SELECT entry.seq, entry.job, entry.priority FROM json_each(?1) AS lane CROSS JOIN (
@@ -219,7 +220,7 @@ impl Reader {
                      SELECT seq, job, priority, queue FROM outbox WHERE stage = 'published'
                  ) AS entry ON entry.queue = lane.value
                  ORDER BY entry.priority DESC, entry.seq LIMIT ?3
-             ) AS due CROSS JOIN job ON job.id = due.job
+             ) AS due CROSS JOIN job ON job.id = due.job AND job.deadline_at > ?2
              ORDER BY due.priority DESC, due.seq",
         )
         .bind(json(queues)?)

@@ -1,0 +1,15 @@
+//! The worker on a real store, from the database and through RabbitMQ.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that meets what it does not expect ends there"
+)]
+
+mod amqp;
+mod effects;
+mod endings;
+mod leases;
+mod running;
+mod setup;
+mod sources;
