@@ -37,7 +37,7 @@ impl Wanted {
     }
 }
 
-const LOAD: &str = "
+pub(super) const LOAD: &str = "
     SELECT job.id, job.tenant, job.owner, job.kind, job.queue, job.priority,
            CASE WHEN want.value->>'payload' THEN job.payload END AS payload,
            job.state, job.epoch, job.attempts, job.max_attempts, job.snoozes, job.run_at,
@@ -51,7 +51,7 @@ const LOAD: &str = "
     LEFT JOIN outbox ON outbox.job = job.id
     LEFT JOIN queue ON queue.name = job.queue";
 
-const LOAD_EFFECTS: &str = "
+pub(super) const LOAD_EFFECTS: &str = "
     SELECT effect.job, effect.name, effect.kind, effect.epoch, effect.opened_at, effect.settled_at,
            effect.declined_at, CASE WHEN want.value->>'outcomes' THEN effect.outcome END AS outcome
     FROM json_each(?1) AS want

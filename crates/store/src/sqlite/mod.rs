@@ -11,6 +11,8 @@ mod error;
 mod load;
 mod mount;
 mod outbox;
+#[cfg(test)]
+mod plans;
 mod prepare;
 mod reader;
 mod rows;

@@ -17,13 +17,13 @@ use super::write::spread;
 use crate::contract::{Dispatch, DispatchResult, Redispatch, SettleDispatches, Take, Taken};
 use crate::error::StoreError;
 
-const IN_WINDOW: &str = "
+pub(super) const IN_WINDOW: &str = "
     SELECT (SELECT count(*) FROM outbox WHERE queue = ?1 AND stage = 'published')
          + (SELECT count(*) FROM outbox WHERE queue = ?1 AND stage = 'taken' AND taken_until > ?2)";
 
 /// The three stages an entry can be taken from, each by its own index: ready
 /// in priority order; waiting and due; taken by a relay that never settled it.
-const TAKE: &str = "
+pub(super) const TAKE: &str = "
     UPDATE outbox SET stage = 'taken', dispatch_no = dispatch_no + 1, taken_until = ?4
     WHERE seq IN (
         SELECT seq FROM (
@@ -40,7 +40,7 @@ const TAKE: &str = "
         ) ORDER BY priority DESC, seq LIMIT ?3)
     RETURNING seq";
 
-const TAKEN: &str = "
+pub(super) const TAKEN: &str = "
     SELECT outbox.seq, outbox.dispatch_no, outbox.publish_attempts, job.id, job.kind, job.trace
     FROM json_each(?1) AS taken
     CROSS JOIN outbox ON outbox.seq = taken.value
@@ -116,7 +116,7 @@ pub(super) async fn take(
 }
 
 /// Only a dispatch that is still on its way is settled.
-const SETTLE: &str = "
+pub(super) const SETTLE: &str = "
     UPDATE outbox SET
         stage = end.value->>'stage',
         taken_until = NULL,
@@ -131,7 +131,7 @@ const SETTLE: &str = "
       AND outbox.stage = 'taken'";
 
 /// Publications of one entry share a row of the history, and so do its parkings.
-const SETTLE_EVENTS: &str = "
+pub(super) const SETTLE_EVENTS: &str = "
     INSERT INTO event (job, entry, epoch, type, at, actor, detail, last_at)
     SELECT outbox.job, outbox.seq, job.epoch, outbox.stage, ?2, end.value->>'actor', outbox.last_error, ?2
     FROM json_each(?1) AS end
@@ -202,7 +202,7 @@ pub(super) async fn settle(
     Ok(settled)
 }
 
-const REDISPATCH: &str = "
+pub(super) const REDISPATCH: &str = "
     UPDATE outbox SET stage = 'ready', dispatch_no = dispatch_no + 1, redispatches = redispatches + 1,
         published_at = NULL
     FROM json_each(?1) AS again

@@ -21,14 +21,14 @@ use crate::command::Answer;
 use crate::contract::{JobView, Submit, Submitted};
 use crate::error::StoreError;
 
-const TOMBSTONES: &str = "
+pub(super) const TOMBSTONES: &str = "
     SELECT new.key AS place, operation_key.job
     FROM json_each(?1) AS new
     CROSS JOIN operation_key
        ON operation_key.tenant = new.value->>'tenant' AND operation_key.owner = new.value->>'owner'
       AND operation_key.operation_key = new.value->>'key'";
 
-const MISSING_BLOBS: &str = "
+pub(super) const MISSING_BLOBS: &str = "
     SELECT want.value->>'place' AS place, want.value->>'index' AS number
     FROM json_each(?1) AS want
     WHERE NOT EXISTS (SELECT 1 FROM blob
@@ -48,7 +48,7 @@ const INSERT_JOBS: &str = "
     ON CONFLICT (tenant, owner, operation_key) DO NOTHING
     RETURNING id";
 
-const INSERT_ENTRIES: &str = "
+pub(super) const INSERT_ENTRIES: &str = "
     INSERT INTO outbox (job, queue, priority, stage, available_at)
     SELECT job.id, job.queue, job.priority,
            CASE WHEN job.run_at <= ?2 THEN 'ready' ELSE 'waiting' END, job.run_at

@@ -14,7 +14,7 @@ use super::rows::{hex, json};
 use crate::decide::{EffectChange, Fence, JobUpdate, Writes};
 use crate::error::StoreError;
 
-const UPDATE_JOBS: &str = "
+pub(super) const UPDATE_JOBS: &str = "
     UPDATE job SET
         state = new.value->>'state', epoch = new.value->>'epoch', attempts = new.value->>'attempts',
         snoozes = new.value->>'snoozes', run_at = new.value->>'run_at',
@@ -33,7 +33,7 @@ const UPDATE_JOBS: &str = "
             ELSE TRUE
           END";
 
-const DELETE_ENTRIES: &str =
+pub(super) const DELETE_ENTRIES: &str =
     "DELETE FROM outbox WHERE job IN (SELECT unhex(value) FROM json_each(?1))";
 
 const INSERT_ENTRIES: &str = "
@@ -43,7 +43,7 @@ const INSERT_ENTRIES: &str = "
            new.value->>'available_at'
     FROM json_each(?1) AS new";
 
-const PUT_BACK_ENTRIES: &str = "
+pub(super) const PUT_BACK_ENTRIES: &str = "
     UPDATE outbox SET stage = 'waiting', available_at = back.value->>'available_at',
         dispatch_no = dispatch_no + 1, put_backs = put_backs + 1,
         taken_until = NULL, published_at = NULL, parked_at = NULL
@@ -51,7 +51,7 @@ const PUT_BACK_ENTRIES: &str = "
     WHERE outbox.job = unhex(back.value->>'job')";
 
 /// Repeated put-backs of one entry update one row.
-const PUT_BACK_EVENTS: &str = "
+pub(super) const PUT_BACK_EVENTS: &str = "
     INSERT INTO event (job, entry, epoch, type, at, actor, code, last_at)
     SELECT outbox.job, outbox.seq, back.value->>'epoch', 'put_back', ?2, back.value->>'actor',
            back.value->>'reason', ?2
@@ -75,19 +75,19 @@ const WRITE_EFFECTS: &str = "
     SET epoch = excluded.epoch, opened_at = excluded.opened_at, settled_at = NULL, declined_at = NULL,
         outcome = NULL, evidence = NULL";
 
-const SETTLE_EFFECTS: &str = "
+pub(super) const SETTLE_EFFECTS: &str = "
     UPDATE effect SET settled_at = ?2, outcome = new.value->>'outcome'
     FROM json_each(?1) AS new
     WHERE effect.job = unhex(new.value->>'job') AND effect.name = new.value->>'name'
       AND effect.epoch = new.value->>'epoch' AND settled_at IS NULL AND declined_at IS NULL";
 
-const DECLINE_EFFECTS: &str = "
+pub(super) const DECLINE_EFFECTS: &str = "
     UPDATE effect SET declined_at = ?2
     FROM json_each(?1) AS new
     WHERE effect.job = unhex(new.value->>'job') AND effect.name = new.value->>'name'
       AND effect.epoch = new.value->>'epoch' AND settled_at IS NULL AND declined_at IS NULL";
 
-const KEEP_EVIDENCE: &str = "
+pub(super) const KEEP_EVIDENCE: &str = "
     UPDATE effect SET evidence = new.value->>'outcome'
     FROM json_each(?1) AS new
     WHERE effect.job = unhex(new.value->>'job') AND effect.name = new.value->>'name'

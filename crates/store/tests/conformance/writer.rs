@@ -1,10 +1,8 @@
 //! Group commit under foreign locks, full disks and hung-up callers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_core::id::JobId;
-use fencepost_core::time::Clock;
+use fencepost_core::time::Clock as _;
 use fencepost_store::*;
 use sqlx::{ConnectOptions as _, Connection as _};
 
@@ -186,52 +184,4 @@ async fn now_is_read_after_the_lock_is_held() {
         report.unwrap(),
         Report::Fenced(fencepost_core::lease::Fenced::LeaseExpired)
     );
-}
-
-/// Every statement that spreads rows must look rows up by key, whatever the
-/// tables' sizes: a plan that scans a table would be quadratic.
-#[tokio::test]
-async fn a_large_store_claims_as_quickly_as_a_small_one() {
-    let world = World::new().await;
-    let jobs = |range: std::ops::Range<u32>| {
-        let store = world.store.clone();
-        async move {
-            let all = range
-                .map(|n| store.submit(submission(&format!("k{n}"))))
-                .collect::<Vec<_>>();
-            let made = futures_util::future::join_all(all).await;
-            made.into_iter()
-                .map(|answer| match answer.unwrap() {
-                    Submitted::Created(view) => view.id,
-                    other => panic!("{other:?}"),
-                })
-                .collect::<Vec<JobId>>()
-        }
-    };
-    let life = |ids: Vec<JobId>| {
-        let store = world.store.clone();
-        async move {
-            let started = std::time::Instant::now();
-            let runs = ids.into_iter().map(|job| {
-                let store = store.clone();
-                async move {
-                    let ClaimOutcome::Claimed(claimed) = store.claim(claim_of(job)).await.unwrap()
-                    else {
-                        panic!()
-                    };
-                    let _ = store.complete(complete(claimed.claim)).await.unwrap();
-                }
-            });
-            futures_util::future::join_all(runs).await;
-            started.elapsed()
-        }
-    };
-    let small = life(jobs(0..500).await).await;
-    for n in 1..16 {
-        jobs(n * 500..(n + 1) * 500).await;
-    }
-    let large = life(jobs(20_000..20_500).await).await;
-    // Sixteen times the rows; a scan would cost sixteen times and more.
-    assert!(large < small * 6, "small {small:?}, large {large:?}");
-    let _: Arc<dyn Clock> = world.clock.clone();
 }
