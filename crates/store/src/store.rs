@@ -225,7 +225,7 @@ impl Store {
         self.inner.reader.job(scope, job).await
     }
 
-    /// Jobs of a scope, newest first, after (older than) a job id.
+    /// Jobs of a scope, newest first, after (older than) a job id; without their results.
     ///
     /// # Errors
     /// As for all readings.

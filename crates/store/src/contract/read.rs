@@ -37,7 +37,7 @@ pub struct JobView {
     pub cancel_requested_at: Option<Timestamp>,
     /// Why it failed last, or ended.
     pub error: Option<ErrorView>,
-    /// JSON text; completed jobs only.
+    /// JSON text; completed jobs only, and not in lists.
     pub result: Option<String>,
     /// Its outbox entry failed alone and is held back.
     pub parked: bool,

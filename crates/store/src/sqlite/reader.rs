@@ -19,7 +19,7 @@ use sqlx::sqlite::{SqlitePool, SqlitePoolOptions, SqliteRow};
 use super::error::during;
 use super::prepare::connect_options;
 use super::rows::{
-    EVENT, JOB_VIEW, count, epoch, event, get, hex, job_id, job_view, json, state, time,
+    EVENT, JOB_VIEW, count, epoch, event, get, hex, job_id, job_list, job_view, json, state, time,
     time_maybe, word,
 };
 use crate::contract::{
@@ -103,6 +103,7 @@ impl Reader {
         after: Option<JobId>,
         limit: u32,
     ) -> Result<JobPage, StoreError> {
+        let columns = job_list();
         // Two texts, so that each scope walks its own index backwards.
         let owned = if scope.owner.is_some() {
             "AND job.owner = ?2"
@@ -110,7 +111,7 @@ impl Reader {
             "AND ?2 IS NULL"
         };
         let statement = format!(
-            "SELECT {JOB_VIEW} FROM job
+            "SELECT {columns} FROM job
              WHERE job.tenant = ?1 {owned} AND (?3 IS NULL OR job.id < ?3)
                AND (?4 IS NULL OR job.state IN (SELECT value FROM json_each(?4)))
                AND (?5 IS NULL OR job.kind = ?5) AND (?6 IS NULL OR job.queue = ?6)
