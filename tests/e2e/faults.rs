@@ -248,3 +248,41 @@ async fn a_queue_with_other_arguments_is_one_clear_line_and_heals_when_it_goes()
     assert!(took < Duration::from_secs(8), "{took:?}");
     volume.verify();
 }
+
+/// A relay that is killed between the broker's confirm and its record repeats
+/// what it had published; nobody runs it twice.
+#[tokio::test]
+async fn a_relay_killed_ten_times_publishes_everything_and_nothing_runs_twice() {
+    const JOBS: usize = 500;
+    let broker = SharedBroker::new().await;
+    let volume = Volume::new().with_broker(broker.amqp_url());
+    let api = volume.start("api");
+    let client = Client::new(&api, &volume);
+    let _worker = ledger_worker(&volume, "ledger");
+    let mut ids = Vec::new();
+    for round in 0..10 {
+        let relay = volume.start("relay");
+        let posts = (0..JOBS / 10).map(|n| {
+            let client = client.clone();
+            async move {
+                client
+                    .accepted(&format!("{round}-{n}"), "ledger", json!({}))
+                    .await
+            }
+        });
+        ids.extend(futures_util::future::join_all(posts).await);
+        noted(&volume, "call", round * 10 + 1).await;
+        relay.kill_9();
+    }
+    let _relay = volume.start("relay");
+    for id in &ids {
+        assert_eq!(client.at_rest(id).await["state"], "completed");
+    }
+    let mut called: Vec<String> = volume.ledger();
+    called.retain(|line| line.ends_with("call"));
+    called.sort();
+    let total = called.len();
+    called.dedup();
+    assert_eq!((total, called.len()), (JOBS, JOBS));
+    volume.verify();
+}
