@@ -112,6 +112,9 @@ pub(crate) enum Verb {
     /// Parse a document under tight limits; started by workers, not by people
     #[command(hide = true)]
     ExtractGuard,
+    /// Run a program and end it with its claim; started by workers, not by people
+    #[command(hide = true)]
+    CommandGuard,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod args;
 mod client;
 mod commands;
 mod exit;
+mod handlers;
 mod output;
 mod roles;
 
@@ -17,7 +18,7 @@ use crate::args::{Cli, Verb};
 use crate::exit::{Exit, Failed};
 
 fn main() -> ExitCode {
-    // The guard bounds its own memory and starts nothing that is not needed.
+    // Guards start nothing that they do not need, and read no settings.
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -30,6 +31,9 @@ fn main() -> ExitCode {
     };
     if matches!(cli.verb, Verb::ExtractGuard) {
         return fencepost_worker::extract::guard::run();
+    }
+    if matches!(cli.verb, Verb::CommandGuard) {
+        return fencepost_worker::command::guard::run();
     }
     match run(cli) {
         Ok(exit) => exit.into(),
@@ -64,6 +68,9 @@ fn exit_of(error: &anyhow::Error) -> Exit {
         || error.downcast_ref::<fencepost_api::StartError>().is_some()
         || error
             .downcast_ref::<fencepost_worker::BuildError>()
+            .is_some()
+        || error
+            .downcast_ref::<fencepost_worker::http::HttpSetupError>()
             .is_some()
     {
         Exit::BadConfig

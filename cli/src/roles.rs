@@ -16,7 +16,6 @@ use fencepost_broker::{
     PublisherOptions, Topology,
 };
 use fencepost_core::id::{IdSource, QueueName, WorkerId};
-use fencepost_core::kind::{Builtin, Runner};
 use fencepost_core::outbox::Redispatch;
 use fencepost_relay::{Counters, Reaper, ReaperConfig, Relay, RelayConfig, RelayState};
 use fencepost_service::health::{self, Health};
@@ -25,20 +24,16 @@ use fencepost_service::shutdown::Shutdown;
 use fencepost_service::system::{SystemClock, SystemIds};
 use fencepost_store::blobs::{Blobs, S3Settings};
 use fencepost_store::{OpenOptions, Store};
-use fencepost_worker::Worker;
-use fencepost_worker::builtin::{DocumentExtract, Echo};
-use fencepost_worker::extract::Extractor;
 use fencepost_worker::source::{Amqp, Poll, Source};
+use fencepost_worker::{IN_HAND_PER_SLOT, Worker};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::commands::keys;
 use crate::exit::{Exit, Failed};
+use crate::handlers;
 use crate::output;
-
-/// Unacknowledged deliveries per slot: one runs, one is there when it ends.
-const PREFETCH_PER_SLOT: u32 = 2;
 
 fn bad_setting(key: &str, found: &str, expected: &str) -> anyhow::Error {
     Failed::new(
@@ -286,10 +281,6 @@ impl Process {
         settings: &Settings,
         broker: Option<ConnectionOptions>,
     ) -> anyhow::Result<()> {
-        let extractor = Extractor::new(
-            std::env::current_exe().context("finding this program")?,
-            vec!["extract-guard".to_owned()],
-        );
         let ids: Arc<dyn IdSource> = Arc::new(SystemIds);
         let mut builder = Worker::builder(
             self.store.clone(),
@@ -303,25 +294,25 @@ impl Process {
         .heartbeat(settings.worker.heartbeat)
         .queues(settings.queues.clone());
         for kind in settings.kinds.iter() {
-            builder = match kind.runner {
-                Runner::Builtin(Builtin::Echo) => builder.handler(kind.name.clone(), Echo),
-                Runner::Builtin(Builtin::DocumentExtract) => {
-                    builder.handler(kind.name.clone(), DocumentExtract::new(extractor.clone()))
-                }
-                Runner::Registered => builder,
-            };
+            builder = handlers::add(builder, kind)?;
         }
         let worker = builder.build()?;
         let queues = worker.queues().to_vec();
         let source: Box<dyn Source> = match broker {
-            None => Box::new(Poll::new(self.store.clone(), queues)),
+            None => Box::new(Poll::limited(
+                self.store.clone(),
+                queues,
+                &settings.kinds,
+                worker.limits().clone(),
+            )),
             Some(connection) => {
-                let prefetch = settings.concurrency.saturating_mul(PREFETCH_PER_SLOT);
-                let prefetch = u16::try_from(prefetch)
-                    .ok()
-                    .and_then(NonZeroU16::new)
-                    .unwrap_or(NonZeroU16::MAX);
-                let options = ConsumerOptions::new(connection, Topology::new(queues), prefetch);
+                let slots = settings.concurrency as usize;
+                let all = prefetch(slots.saturating_mul(IN_HAND_PER_SLOT));
+                let mut options = ConsumerOptions::new(connection, Topology::new(queues), all);
+                let limits = worker.limits().iter();
+                options.prefetch_of = limits
+                    .map(|(queue, limit)| (queue.clone(), prefetch(*limit)))
+                    .collect();
                 let source = Amqp::start(options);
                 self.helpers.spawn(follow(
                     source.state(),
@@ -392,6 +383,13 @@ async fn bind(key: &str, address: &str) -> anyhow::Result<TcpListener> {
             "a free address such as 127.0.0.1:8080",
         )
     })
+}
+
+fn prefetch(deliveries: usize) -> NonZeroU16 {
+    u16::try_from(deliveries)
+        .ok()
+        .and_then(NonZeroU16::new)
+        .unwrap_or(NonZeroU16::MAX)
 }
 
 /// `fencepost up`: everything in one process, no broker.

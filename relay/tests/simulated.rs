@@ -163,6 +163,7 @@ impl World {
                 job: *job,
                 worker,
                 lease: LIMIT,
+                epoch_leaves: false,
             })
         });
         for claimed in futures_util::future::join_all(claims).await {

@@ -18,6 +18,8 @@ pub enum Said {
     Refused(ClaimRefusal),
     /// This worker has no handler for the kind.
     KindNotHere,
+    /// This worker runs as many jobs of the kind as it may, and holds the next ones already.
+    CapReached,
     /// The job is in hand already.
     InHand(FirstTag),
     /// The message cannot be read.
@@ -69,6 +71,7 @@ pub fn settle(said: Said) -> Settlement {
         ) => Settlement::Ack,
         Said::Refused(ClaimRefusal::QueuePaused) => Settlement::PutBack("queue_paused"),
         Said::KindNotHere => Settlement::PutBack("kind_not_here"),
+        Said::CapReached => Settlement::PutBack("cap_reached"),
         Said::InHand(FirstTag::Live) => Settlement::Ack,
         Said::InHand(FirstTag::Dead) => Settlement::Replace,
         Said::Refused(ClaimRefusal::NoSuchJob) | Said::Unreadable => Settlement::Reject,
@@ -137,6 +140,7 @@ mod tests {
             settle(Said::KindNotHere),
             Settlement::PutBack("kind_not_here")
         );
+        assert_eq!(settle(Said::CapReached), Settlement::PutBack("cap_reached"));
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Outcome {
     clippy::expect_used,
     reason = "a constant of the program; a wrong one fails its first test"
 )]
-fn constant(code: &str) -> ErrorCode {
+pub(crate) fn constant(code: &str) -> ErrorCode {
     ErrorCode::new(code).expect("an error code is 1 to 100 of a-z, 0-9 and `_`")
 }
 

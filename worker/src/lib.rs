@@ -7,6 +7,9 @@
 //!                        renew.rs: leases, from a thread of its own
 //! ```
 //!
+//! Handlers that ship with it: `builtin/`, and for what an operator configures
+//! `command/` (programs, under a guard) and `http/` (requests, signed).
+//!
 //! Keeps rule 4, save and then acknowledge: a dispatch is settled only after
 //! the store has recorded or refused what became of its job. May crash
 //! anywhere: what was not acknowledged is delivered again, what was claimed is
@@ -31,9 +34,12 @@
 
 pub mod ack;
 pub mod builtin;
+mod call;
+pub mod command;
 mod context;
 pub mod extract;
 mod handler;
+pub mod http;
 mod renew;
 mod slot;
 pub mod source;
@@ -41,4 +47,4 @@ mod worker;
 
 pub use context::{CallError, Context, EffectCall, EffectError};
 pub use handler::{Handler, HandlerError, HandlerResult, Outcome};
-pub use worker::{BuildError, Builder, SLOTS, SLOTS_MAX, Worker};
+pub use worker::{BuildError, Builder, IN_HAND_PER_SLOT, SLOTS, SLOTS_MAX, Worker};

@@ -55,6 +55,14 @@ impl Lease {
         *self.ends_at.borrow()
     }
 
+    /// Resolves when [`Lease::ends_at`] has changed since it was last asked by this clone.
+    pub(crate) async fn moved(&mut self) {
+        if self.ends_at.changed().await.is_err() {
+            // The run is over: nothing moves any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Resolves when the handler should end.
     pub(crate) async fn told(&self) {
         // A dropped sender means that the run is over.

@@ -38,8 +38,8 @@ const AGAIN_MAX: Duration = Duration::from_secs(2);
 /// job is due all the while, and may be the next to come.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long an aborted handler may take to reach its next await before the
-/// claim is given back without it.
+/// How long a handler may take to end by itself when the worker ends, and then
+/// to reach its next await, before the claim is given back without it.
 const ABORT_LIMIT: Duration = Duration::from_secs(1);
 
 /// What every slot works with.
@@ -48,19 +48,35 @@ pub(crate) struct Workshop {
     pub(crate) store: Store,
     pub(crate) blobs: Blobs,
     pub(crate) worker: WorkerId,
-    pub(crate) handlers: BTreeMap<KindName, (Arc<dyn Handler>, Duration)>,
+    pub(crate) handlers: BTreeMap<KindName, Bench>,
     pub(crate) renewals: Renewals,
     pub(crate) runtime: Handle,
     /// How many slots wait for a database that does not answer.
     pub(crate) waiting: watch::Sender<usize>,
 }
 
+/// What a kind is run with.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) lease: Duration,
+    /// Whether its epoch leaves the process outside an effect.
+    pub(crate) epoch_leaves: bool,
+    /// Jobs of it that run here at once.
+    pub(crate) cap: Option<usize>,
+}
+
 /// Runs a job and answers what is done with its dispatch.
 pub(crate) async fn run(shop: &Workshop, job: &JobRef) -> Settlement {
     let said = match shop.handlers.get(&job.kind) {
-        Some((handler, lease)) => claim_and_run(shop, job, Arc::clone(handler), *lease).await,
+        Some(bench) => claim_and_run(shop, job, bench).await,
         None => Said::KindNotHere,
     };
+    settled(shop, job, said).await
+}
+
+/// What is done with the dispatch of a job, after the entry was put back if that is to be.
+pub(crate) async fn settled(shop: &Workshop, job: &JobRef, said: Said) -> Settlement {
     let settlement = settle(said);
     if let Settlement::PutBack(reason) = settlement {
         let put_back = PutBack {
@@ -79,16 +95,12 @@ pub(crate) async fn run(shop: &Workshop, job: &JobRef) -> Settlement {
     settlement
 }
 
-async fn claim_and_run(
-    shop: &Workshop,
-    job: &JobRef,
-    handler: Arc<dyn Handler>,
-    lease: Duration,
-) -> Said {
+async fn claim_and_run(shop: &Workshop, job: &JobRef, bench: &Bench) -> Said {
     let request = ClaimJob {
         job: job.id,
         worker: shop.worker.clone(),
-        lease,
+        lease: bench.lease,
+        epoch_leaves: bench.epoch_leaves,
     };
     let mut sent = Instant::now();
     let claimed = insist(shop, || {
@@ -97,7 +109,9 @@ async fn claim_and_run(
     })
     .await;
     match claimed {
-        Ok(ClaimOutcome::Claimed(claimed)) => work(shop, *claimed, sent, handler).await,
+        Ok(ClaimOutcome::Claimed(claimed)) => {
+            work(shop, *claimed, sent, Arc::clone(&bench.handler)).await
+        }
         Ok(ClaimOutcome::Refused(refusal)) => Said::Refused(refusal),
         Err(StoreError::Closed) => Said::Ending,
         Err(error) => {
@@ -158,12 +172,19 @@ async fn finish(
         }
         signal = lease.stopped() => signal,
     };
-    task.abort();
     match stopped {
         Signal::Ending => {
-            // Whether it ends or not, the claim is given back: late marks and
-            // reports of a handler that blocks are fenced.
-            drop(tokio::time::timeout(ABORT_LIMIT, task).await);
+            // One that listens ends by itself; a result that is there is reported.
+            if let Ok(ended) = tokio::time::timeout(ABORT_LIMIT, &mut task).await {
+                if let Ok(Ok(done @ Outcome::Completed(_))) = ended {
+                    return report(shop, context, done.checked()).await;
+                }
+            } else {
+                // Whether it ends now or not, the claim is given back: late marks
+                // and reports of a handler that blocks are fenced.
+                task.abort();
+                drop(tokio::time::timeout(ABORT_LIMIT, task).await);
+            }
             let release = || {
                 shop.store.release(Release {
                     claim,
@@ -173,12 +194,14 @@ async fn finish(
             said(context, insist(shop, release).await)
         }
         Signal::Lost(fenced) => {
+            task.abort();
             lost(context, fenced.as_str());
             // The slot stays taken until the handler has really ended.
             drop(task.await);
             Said::Fenced
         }
         Signal::Expired | Signal::Go | Signal::CancelAsked => {
+            task.abort();
             lost(context, "lease_or_deadline_ended");
             drop(task.await);
             Said::Expired

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fencepost_core::dispatch::JobRef;
 use fencepost_core::id::{IdSource, InvalidName, JobId, KindName, QueueName, WorkerId};
-use fencepost_core::kind::Kinds;
+use fencepost_core::kind::{Kind, Kinds, Runner};
 use fencepost_store::blobs::Blobs;
 use fencepost_store::{Heartbeat, Store};
 use futures_util::FutureExt as _;
@@ -22,7 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::ack::{FirstTag, Said, Settlement, settle};
 use crate::handler::Handler;
 use crate::renew::Renewals;
-use crate::slot::{self, Workshop};
+use crate::slot::{self, Bench, Workshop};
 use crate::source::{Delivered, Source, Token};
 
 /// Slots by default: handlers that wait for something cost little.
@@ -32,7 +32,7 @@ pub const SLOTS: u32 = 256;
 pub const SLOTS_MAX: u32 = 4_096;
 
 /// Deliveries in hand per slot: the next one is there when a slot falls free.
-const IN_HAND_PER_SLOT: usize = 2;
+pub const IN_HAND_PER_SLOT: usize = 2;
 
 /// Threads that handlers run on, besides those that block.
 const HANDLER_THREADS_MIN: usize = 2;
@@ -128,14 +128,14 @@ impl Builder {
             if all && !queues.contains(&kind.queue) {
                 queues.push(kind.queue.clone());
             }
-            handlers.insert(name, (handler, kind.lease));
+            handlers.insert(name, bench(handler, kind));
         }
+        let limits = limits(&self.kinds, &handlers, &queues);
         // The end of the id is the process's own life: a restarted worker is another one.
         let life = self.ids.uuid().as_simple().to_string();
         let worker = WorkerId::new(format!("{}-{}", self.name, life.get(20..).unwrap_or(&life)))?;
-        let threads = std::thread::available_parallelism().map_or(HANDLER_THREADS_MIN, usize::from);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads.max(HANDLER_THREADS_MIN))
+            .worker_threads(cores().max(HANDLER_THREADS_MIN))
             .thread_name("fencepost-handler")
             .enable_all()
             .build()?;
@@ -152,11 +152,46 @@ impl Builder {
             shop: Arc::new(shop),
             runtime: Some(runtime),
             queues,
+            limits,
             slots: self.slots as usize,
             grace: self.grace,
             heartbeat: self.heartbeat,
         })
     }
+}
+
+fn bench(handler: Arc<dyn Handler>, kind: &Kind) -> Bench {
+    let calls_out = matches!(kind.runner, Runner::Command(_) | Runner::Http(_));
+    Bench {
+        handler,
+        lease: kind.lease,
+        epoch_leaves: calls_out && kind.safe_to_repeat,
+        cap: match (kind.concurrency, &kind.runner) {
+            (Some(jobs), _) => Some(jobs as usize),
+            // A program is most likely busy, not waiting.
+            (None, Runner::Command(_)) => Some(cores()),
+            (None, _) => None,
+        },
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The most that is to be in hand of a queue all of whose kinds run here with a cap.
+fn limits(
+    kinds: &Kinds,
+    handlers: &BTreeMap<KindName, Bench>,
+    queues: &[QueueName],
+) -> BTreeMap<QueueName, usize> {
+    let limit = |queue: &QueueName| {
+        let own = kinds.iter().filter(|kind| kind.queue == *queue);
+        let caps = own.map(|kind| handlers.get(&kind.name)?.cap);
+        let sum: usize = caps.collect::<Option<Vec<_>>>()?.into_iter().sum();
+        (sum > 0).then(|| (queue.clone(), sum * IN_HAND_PER_SLOT))
+    };
+    queues.iter().filter_map(limit).collect()
 }
 
 /// A worker, ready to run.
@@ -165,6 +200,7 @@ pub struct Worker {
     shop: Arc<Workshop>,
     runtime: Option<tokio::runtime::Runtime>,
     queues: Vec<QueueName>,
+    limits: BTreeMap<QueueName, usize>,
     slots: usize,
     grace: Duration,
     heartbeat: Duration,
@@ -206,6 +242,12 @@ impl Worker {
         &self.queues
     }
 
+    /// The most that a source should deliver of a queue at a time, for queues all of
+    /// whose kinds run here with a cap; of any other, [`IN_HAND_PER_SLOT`] for each slot.
+    pub fn limits(&self) -> &BTreeMap<QueueName, usize> {
+        &self.limits
+    }
+
     /// Runs jobs from a source until `shutdown` resolves, then ends gracefully:
     /// running handlers get the grace, the rest is released, and what was not
     /// claimed goes back.
@@ -220,7 +262,9 @@ impl Worker {
             deliveries: HashMap::new(),
             unclaimed: VecDeque::new(),
             running: HashMap::new(),
+            capped: BTreeMap::new(),
             slots: JoinSet::new(),
+            put_backs: JoinSet::new(),
             held: false,
         };
         let mut beats = JoinSet::new();
@@ -239,7 +283,8 @@ impl Worker {
                     Some(delivered) => hand.take(delivered),
                     None => break,
                 },
-                Some(ended) = hand.slots.join_next() => hand.end(ended),
+                Some(ended) = hand.slots.join_next() => hand.ran(ended),
+                Some(ended) = hand.put_backs.join_next() => hand.end(ended),
                 _ = waiting.changed() => {}
                 _ = beat.tick() => self.say(&mut beats, self.slots),
                 Some(_) = beats.join_next() => {}
@@ -303,8 +348,18 @@ struct Hand {
     unclaimed: VecDeque<JobRef>,
     /// Every job in hand, claimed or not, with the delivery that stands for it.
     running: HashMap<JobId, Token>,
-    slots: JoinSet<(JobId, Settlement)>,
+    /// Of each kind with a cap: what runs, and what waits in hand.
+    capped: BTreeMap<KindName, Capped>,
+    slots: JoinSet<(JobRef, Settlement)>,
+    /// Jobs that are put back without a slot.
+    put_backs: JoinSet<(JobRef, Settlement)>,
     held: bool,
+}
+
+#[derive(Debug, Default)]
+struct Capped {
+    running: usize,
+    waiting: usize,
 }
 
 #[derive(Debug, Default)]
@@ -342,7 +397,7 @@ impl Hand {
         for job in jobs {
             let Some(first) = self.running.get(&job.id).copied() else {
                 self.running.insert(job.id, token);
-                self.unclaimed.push_back(job);
+                self.queue(job);
                 continue;
             };
             let tag = if first != token && !self.source.is_live(first) {
@@ -360,6 +415,42 @@ impl Hand {
         }
     }
 
+    fn cap(&self, kind: &KindName) -> Option<usize> {
+        self.shop.handlers.get(kind)?.cap
+    }
+
+    /// Keeps a job until there is a slot for it. Of a kind with a cap only the
+    /// next ones are kept: others of its queue are not to wait behind it.
+    fn queue(&mut self, job: JobRef) {
+        if let Some(cap) = self.cap(&job.kind) {
+            let capped = self.capped.entry(job.kind.clone()).or_default();
+            if capped.running + capped.waiting >= cap * IN_HAND_PER_SLOT {
+                let shop = Arc::clone(&self.shop);
+                self.put_backs.spawn(async move {
+                    let settlement = slot::settled(&shop, &job, Said::CapReached).await;
+                    (job, settlement)
+                });
+                return;
+            }
+            capped.waiting += 1;
+        }
+        self.unclaimed.push_back(job);
+    }
+
+    /// The next job that may start now.
+    fn startable(&mut self) -> Option<JobRef> {
+        let place = self.unclaimed.iter().position(|job| {
+            let running = self.capped.get(&job.kind).map_or(0, |of| of.running);
+            self.cap(&job.kind).is_none_or(|cap| running < cap)
+        })?;
+        let job = self.unclaimed.remove(place)?;
+        if let Some(capped) = self.capped.get_mut(&job.kind) {
+            capped.waiting -= 1;
+            capped.running += 1;
+        }
+        Some(job)
+    }
+
     /// A job no longer belongs to a delivery whose channel is gone.
     fn forget(&mut self, token: Token) {
         if let Some(open) = self.deliveries.get_mut(&token) {
@@ -373,7 +464,7 @@ impl Hand {
     /// Starts as many jobs as there are free slots.
     fn start(&mut self, slots: usize) {
         while !self.held && self.slots.len() < slots {
-            let Some(job) = self.unclaimed.pop_front() else {
+            let Some(job) = self.startable() else {
                 return;
             };
             let shop = Arc::clone(&self.shop);
@@ -385,15 +476,24 @@ impl Hand {
                     tracing::error!(job = %job.id, "a slot panicked; its claim is left to the reaper");
                     settle(Said::Expired)
                 });
-                (job.id, settlement)
+                (job, settlement)
             });
         }
     }
 
-    fn end(&mut self, ended: Result<(JobId, Settlement), tokio::task::JoinError>) {
+    fn ran(&mut self, ended: Result<(JobRef, Settlement), tokio::task::JoinError>) {
+        if let Ok((job, _)) = &ended
+            && let Some(capped) = self.capped.get_mut(&job.kind)
+        {
+            capped.running -= 1;
+        }
+        self.end(ended);
+    }
+
+    fn end(&mut self, ended: Result<(JobRef, Settlement), tokio::task::JoinError>) {
         match ended {
             Ok((job, settlement)) => {
-                if let Some(token) = self.running.remove(&job) {
+                if let Some(token) = self.running.remove(&job.id) {
                     self.settle(token, settlement);
                 }
             }
@@ -429,6 +529,9 @@ impl Hand {
 
     /// Gives back what was not claimed.
     fn give_back(&mut self) {
+        for capped in self.capped.values_mut() {
+            capped.waiting = 0;
+        }
         for job in std::mem::take(&mut self.unclaimed) {
             if let Some(token) = self.running.remove(&job.id) {
                 self.settle(token, settle(Said::Ending));
@@ -440,9 +543,10 @@ impl Hand {
     /// back at once, for others to run.
     async fn drain(&mut self) {
         let mut delivers = true;
-        while !self.slots.is_empty() {
+        while !self.slots.is_empty() || !self.put_backs.is_empty() {
             tokio::select! {
-                Some(ended) = self.slots.join_next() => self.end(ended),
+                Some(ended) = self.slots.join_next() => self.ran(ended),
+                Some(ended) = self.put_backs.join_next() => self.end(ended),
                 delivered = self.source.next(), if delivers => match delivered {
                     Some(delivered) => {
                         self.take(delivered);

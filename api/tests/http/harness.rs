@@ -198,6 +198,7 @@ impl Server {
             job,
             worker: WorkerId::new("test-worker").unwrap(),
             lease: Duration::from_mins(1),
+            epoch_leaves: false,
         };
         match self.store.claim(claim).await.unwrap() {
             ClaimOutcome::Claimed(claimed) => *claimed,

@@ -74,7 +74,9 @@ pub(crate) async fn run(cli: Cli, settings: Settings) -> anyhow::Result<Exit> {
         Verb::Healthcheck(check) => Ok(check
             .run(&settings.url, settings.health_listen.as_deref())
             .await?),
-        Verb::ExtractGuard => unreachable!("the guard runs before settings are read"),
+        Verb::ExtractGuard | Verb::CommandGuard => {
+            unreachable!("guards run before settings are read")
+        }
     }
 }
 

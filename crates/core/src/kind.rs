@@ -3,7 +3,9 @@
 //! Owns the settled value; reading it from a file is the business of the
 //! settings, running it that of the worker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -24,13 +26,90 @@ pub enum OnCrash {
 }
 
 /// What runs a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Runner {
     /// A handler that ships with Fencepost.
     Builtin(Builtin),
+    /// A program.
+    Command(Command),
+    /// A request to another service.
+    Http(Http),
     /// A Rust handler registered by a worker binary of the user's own.
     Registered,
 }
+
+/// A program that runs the jobs of a kind.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The program and its arguments; never empty. A program with a slash is
+    /// found from `directory`, one without in the `PATH`.
+    pub program: Vec<String>,
+    /// Where it runs.
+    pub directory: PathBuf,
+    /// As whom it runs: user and group id; `None` is the worker's own.
+    pub user: Option<(u32, u32)>,
+    /// Its environment, beside what every command is given.
+    pub env: BTreeMap<String, String>,
+    /// Variables of the worker that it is given too.
+    pub inherit_env: Vec<String>,
+    /// How long it may take to end once it is asked to.
+    pub stop_grace: Duration,
+    /// Exit codes that say: nothing was done, try again.
+    pub declined: BTreeSet<u8>,
+    /// Exit codes that say: nothing was done, and it would fail again.
+    pub dead: BTreeSet<u8>,
+    /// What any other code but 0 says.
+    pub other: OtherExit,
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Arguments and the values of variables may be secrets.
+        f.debug_struct("Command")
+            .field("program", &self.program.first())
+            .field("directory", &self.directory)
+            .field("user", &self.user)
+            .field("env", &self.env.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The exit code of a command that did nothing and should be tried again:
+/// `EX_TEMPFAIL` of sysexits.h.
+pub const EXIT_DECLINED: u8 = 75;
+
+/// How long a command may take to end once it is asked to, by default.
+pub const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// What an exit code says that is not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OtherExit {
+    /// The effect may have happened: the job becomes unknown. For kinds that
+    /// are not safe to repeat.
+    Unknown,
+    /// Nothing was done, or it is safe to repeat: try again.
+    Retry,
+    /// Nothing was done, and it would fail again.
+    Dead,
+}
+
+/// A service that is called for the jobs of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    /// Where the payload is posted; from the operator's configuration only.
+    pub url: String,
+    /// A file with the secret that requests are signed with; read by the worker alone.
+    pub secret_file: Option<PathBuf>,
+    /// How long a call may take, the connection included.
+    pub timeout: Duration,
+    /// Statuses from 500 to 599 by which this receiver says that nothing was
+    /// done; 503 is one by its meaning.
+    pub declined: BTreeSet<u16>,
+}
+
+/// How long an HTTP call may take by default.
+pub const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The handlers that ship with Fencepost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -79,6 +158,11 @@ pub struct Kind {
     pub payload_bytes_max: usize,
     /// A JSON Schema that payloads must fit.
     pub schema: Option<serde_json::Value>,
+    /// A command or call that may be made again after it broke off: it is not
+    /// an effect, and no attempt of it leaves the job unknown.
+    pub safe_to_repeat: bool,
+    /// Jobs of this kind that one worker runs at once; `None` leaves it to the worker's slots.
+    pub concurrency: Option<u32>,
 }
 
 /// Attempts by default.
@@ -105,6 +189,8 @@ impl Kind {
             on_crash: OnCrash::default(),
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             schema: None,
+            safe_to_repeat: false,
+            concurrency: None,
         }
     }
 }
@@ -156,7 +242,7 @@ impl Kinds {
     /// The queues that kinds wait in, each once.
     #[must_use]
     pub fn queues(&self) -> Vec<QueueName> {
-        let names: std::collections::BTreeSet<_> = self.iter().map(|kind| &kind.queue).collect();
+        let names: BTreeSet<_> = self.iter().map(|kind| &kind.queue).collect();
         names.into_iter().cloned().collect()
     }
 }

@@ -77,6 +77,15 @@ impl Timestamp {
     }
 }
 
+impl Timestamp {
+    /// Reads the date of an HTTP header, such as `Sun, 06 Nov 1994 08:49:37 GMT`
+    /// (RFC 9110, section 5.6.7; the two obsolete forms are not read).
+    pub fn parse_http_date(text: &str) -> Option<Self> {
+        let instant = jiff::fmt::rfc2822::parse(text).ok()?;
+        Some(Self::from_millis(instant.timestamp().as_millisecond()))
+    }
+}
+
 /// Whole milliseconds of a duration, at most `i64::MAX`.
 #[must_use]
 pub fn millis(duration: Duration) -> i64 {
@@ -106,6 +115,13 @@ impl<'de> Deserialize<'de> for Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_date_of_an_http_header_is_read() {
+        let read = |text| Timestamp::parse_http_date(text).map(Timestamp::as_millis);
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777_000));
+        assert_eq!(read("soon"), None);
+    }
 
     #[test]
     fn the_same_instant_in_any_offset_and_precision_is_the_same_number() {

@@ -44,7 +44,10 @@ macro_rules! commands {
 
         impl Command {
             pub(crate) fn flush(&self) -> Flush {
-                match self { $(Self::$variant(_) => Flush::$flush,)* }
+                match self {
+                    Self::ClaimJob(claim) if claim.epoch_leaves => Flush::Before,
+                    $(Self::$variant(_) => Flush::$flush,)*
+                }
             }
         }
 

@@ -15,6 +15,7 @@ fn claim(n: u128) -> Command {
         job: job(n),
         worker: WorkerId::new("w").unwrap(),
         lease: Duration::from_secs(30),
+        epoch_leaves: false,
     }
     .into()
 }

@@ -229,6 +229,7 @@ async fn a_job_that_another_worker_holds_is_left_to_it() {
         job,
         worker: "another".parse().unwrap(),
         lease: LONG,
+        epoch_leaves: false,
     };
     let claimed = world.store.claim(claim).await.unwrap();
     assert!(matches!(claimed, ClaimOutcome::Claimed(_)));

@@ -7,8 +7,10 @@
 )]
 
 mod amqp;
+mod command;
 mod effects;
 mod endings;
+mod http;
 mod leases;
 mod running;
 mod setup;

@@ -55,6 +55,8 @@ pub struct ConsumerOptions {
     pub topology: Topology,
     /// Unsettled deliveries that may be in hand, for each queue.
     pub prefetch: NonZeroU16,
+    /// Of these queues fewer than that.
+    pub prefetch_of: BTreeMap<QueueName, NonZeroU16>,
     /// After how long without a delivery and with nothing in hand a channel
     /// is replaced; looked at as often, so it happens within twice the time.
     pub idle_refresh: Duration,
@@ -67,6 +69,7 @@ impl ConsumerOptions {
             connection,
             topology,
             prefetch,
+            prefetch_of: BTreeMap::new(),
             idle_refresh: IDLE_REFRESH,
         }
     }
@@ -124,6 +127,7 @@ impl Consumer {
         let control = watch::Sender::new(Control::Consume);
         let context = Arc::new(Context {
             prefetch: options.prefetch,
+            prefetch_of: options.prefetch_of,
             idle_refresh: options.idle_refresh,
             ledger: Arc::clone(&ledger),
             deliveries: sender,
@@ -242,6 +246,7 @@ impl Deliveries {
 #[derive(Debug)]
 struct Context {
     prefetch: NonZeroU16,
+    prefetch_of: BTreeMap<QueueName, NonZeroU16>,
     idle_refresh: Duration,
     ledger: Arc<Ledger>,
     deliveries: mpsc::Sender<Delivery>,
@@ -271,6 +276,12 @@ impl Context {
         board.queues = starting.collect();
         let sum = board.sum();
         board.reporter.set(sum);
+    }
+
+    fn prefetch(&self, queue: &QueueName) -> u16 {
+        let own = self.prefetch_of.get(queue).copied();
+        own.map_or(self.prefetch, |own| own.min(self.prefetch))
+            .get()
     }
 
     fn report(&self, queue: &QueueName, state: QueueState) {

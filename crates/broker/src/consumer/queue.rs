@@ -69,8 +69,7 @@ pub(super) async fn run(
 async fn live(context: &Arc<Context>, link: &Link, queue: &QueueName) -> Result<End, BrokerError> {
     topology::declare(link, queue).await?;
     let channel = link.channel().await?;
-    let prefetch = context.prefetch.get();
-    let qos = channel.basic_qos(prefetch, BasicQosOptions { global: false });
+    let qos = channel.basic_qos(context.prefetch(queue), BasicQosOptions { global: false });
     link.ask("set the prefetch", qos).await?;
     let life = context.ledger.begin(channel.clone());
     loop {

@@ -1,4 +1,7 @@
 //! `[defaults]` and `[kinds."name"]` of the settings file.
+//!
+//! Owns the policy of a kind and which runner it has; what a command or a call
+//! is made of is read in `runners`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +12,7 @@ use fencepost_core::limits::{ATTEMPTS_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_BYTES_M
 use fencepost_core::retry::Backoff;
 use serde::Deserialize;
 
+use super::runners::{CommandText, HttpText};
 use super::{SettingsError, value};
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -35,6 +39,11 @@ pub(crate) struct KindText {
     builtin: Option<String>,
     #[serde(default)]
     registered: bool,
+    command: Option<CommandText>,
+    http: Option<HttpText>,
+    #[serde(default)]
+    safe_to_repeat: bool,
+    concurrency: Option<u32>,
     max_attempts: Option<u32>,
     lease: Option<String>,
     deadline: Option<String>,
@@ -44,7 +53,11 @@ pub(crate) struct KindText {
     schema: Option<String>,
 }
 
-fn bad(key: String, found: impl Into<String>, expected: impl Into<String>) -> SettingsError {
+pub(super) fn bad(
+    key: String,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> SettingsError {
     SettingsError::Bad {
         key,
         given_by: "the settings file".to_owned(),
@@ -82,33 +95,15 @@ fn read_kind(
         .map_err(|error| bad(key.clone(), name, format!("a name of {}", error.expected)))?;
     let queue = text.queue.as_deref().unwrap_or("default");
     let queue = QueueName::new(queue).map_err(|error| bad(at("queue"), queue, error.expected))?;
-    let runner = match (&text.builtin, text.registered) {
-        (Some(_), true) => {
-            return Err(bad(key, "builtin and registered", "one of the two"));
-        }
-        (Some(word), false) => {
-            let known = Builtin::ALL
-                .into_iter()
-                .find(|builtin| builtin.as_str() == word);
-            let names: Vec<&str> = Builtin::ALL
-                .iter()
-                .map(|builtin| builtin.as_str())
-                .collect();
-            Runner::Builtin(known.ok_or_else(|| bad(at("builtin"), word, names.join(" or ")))?)
-        }
-        (None, true) => Runner::Registered,
-        // A table that only changes the policy of a builtin kind.
-        (None, false) => match Kinds::builtin().get(&kind_name) {
-            Some(known) => known.runner,
-            None => {
-                return Err(bad(
-                    key,
-                    "no runner",
-                    "`builtin = \"…\"`, or `registered = true` for a kind that a Rust worker of your own runs",
-                ));
-            }
-        },
-    };
+    let runner = runner(&kind_name, text, &key, directory)?;
+    let calls_out = matches!(runner, Runner::Command(_) | Runner::Http(_));
+    if text.safe_to_repeat && !calls_out {
+        return Err(bad(
+            at("safe_to_repeat"),
+            "true",
+            "it with `command` or `http` only; a Rust handler says so by not using an effect",
+        ));
+    }
     let mut kind = Kind::new(kind_name, queue, runner);
     apply(&mut kind, defaults, "defaults")?;
     let own = Policy {
@@ -119,6 +114,15 @@ fn read_kind(
         on_crash: text.on_crash,
     };
     apply(&mut kind, &own, &key)?;
+    kind.safe_to_repeat = text.safe_to_repeat;
+    kind.concurrency = text.concurrency;
+    if text.concurrency == Some(0) {
+        return Err(bad(
+            at("concurrency"),
+            "0",
+            "at least 1; to stop a kind, pause its queue",
+        ));
+    }
     if let Some(size) = &text.payload_max {
         kind.payload_bytes_max = value::bytes(size)
             .filter(|bytes| (1..=PAYLOAD_BYTES_MAX).contains(bytes))
@@ -143,6 +147,60 @@ fn read_kind(
         kind.schema = Some(schema);
     }
     Ok(kind)
+}
+
+/// The one runner that a kind names.
+fn runner(
+    name: &KindName,
+    text: &KindText,
+    key: &str,
+    directory: &Path,
+) -> Result<Runner, SettingsError> {
+    let given: Vec<&str> = [
+        ("builtin", text.builtin.is_some()),
+        ("command", text.command.is_some()),
+        ("http", text.http.is_some()),
+        ("registered", text.registered),
+    ]
+    .into_iter()
+    .filter_map(|(word, given)| given.then_some(word))
+    .collect();
+    if given.len() > 1 {
+        return Err(bad(key.to_owned(), given.join(" and "), "one of them"));
+    }
+    if let Some(word) = &text.builtin {
+        let known = Builtin::ALL
+            .into_iter()
+            .find(|builtin| builtin.as_str() == word);
+        let names: Vec<&str> = Builtin::ALL
+            .iter()
+            .map(|builtin| builtin.as_str())
+            .collect();
+        let builtin =
+            known.ok_or_else(|| bad(format!("{key}.builtin"), word, names.join(" or ")))?;
+        return Ok(Runner::Builtin(builtin));
+    }
+    if let Some(command) = &text.command {
+        let settled = command.settle(&format!("{key}.command"), text.safe_to_repeat, directory)?;
+        return Ok(Runner::Command(settled));
+    }
+    if let Some(http) = &text.http {
+        let settled = http.settle(&format!("{key}.http"), directory)?;
+        return Ok(Runner::Http(settled));
+    }
+    if text.registered {
+        return Ok(Runner::Registered);
+    }
+    // A table that only changes the policy of a builtin kind.
+    match Kinds::builtin().get(name) {
+        Some(known) => Ok(known.runner.clone()),
+        None => Err(bad(
+            key.to_owned(),
+            "no runner",
+            "`command = { program = […] }`, `http = { url = \"…\" }`, `builtin = \"…\"`, or \
+             `registered = true` for a kind that a Rust worker of your own runs",
+        )),
+    }
 }
 
 fn apply(kind: &mut Kind, policy: &Policy, key: &str) -> Result<(), SettingsError> {

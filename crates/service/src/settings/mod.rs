@@ -6,6 +6,7 @@
 
 mod kinds;
 mod reference;
+mod runners;
 mod table;
 mod value;
 

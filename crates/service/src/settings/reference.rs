@@ -50,7 +50,11 @@ const KINDS: &str = r#"
 |---|---|---|---|
 | `queue` | a name | `default` | the lane its jobs wait in |
 | `builtin` | echo or document.extract | – | run by a handler that ships with Fencepost |
+| `command` | a table, below | – | run by a program |
+| `http` | a table, below | – | run by a request to another service |
 | `registered` | true or false | `false` | run by a Rust worker of your own |
+| `safe_to_repeat` | true or false | `false` | a command or call that may be made again after it broke off: no effect, never `unknown` |
+| `concurrency` | a count | one per core for commands, else none | jobs of this kind that one worker runs at once |
 | `max_attempts` | 1 to 100 | `3` | attempts of a job that asks for no other number |
 | `lease` | 500ms to 1h | `30s` | how long a claim holds; renewed at a third of it |
 | `deadline` | a duration | `1h` | from acceptance until the job is given up |
@@ -59,5 +63,32 @@ const KINDS: &str = r#"
 | `payload_max` | a size up to 64KiB | `64KiB` | longer payloads are refused |
 | `schema` | a path, relative to the file | – | a JSON Schema that payloads must fit |
 
-`max_attempts`, `lease`, `deadline`, `backoff` and `on_crash` may stand in `[defaults]` too.
+`max_attempts`, `lease`, `deadline`, `backoff` and `on_crash` may stand in `[defaults]` too. A kind names one of `builtin`,
+`command`, `http` and `registered`. Paths are relative to the settings file.
+
+A kind with a `concurrency` shares its queue badly: what waits for its turn keeps others waiting, and what does not fit in
+hand is put back for a while. Give it a queue of its own.
+
+### `command`
+
+| key | is | default | meaning |
+|---|---|---|---|
+| `program` | a list | needed | the program and its arguments; no shell is involved |
+| `directory` | a path | that of the settings file | where it runs |
+| `user` | `uid` or `uid:gid` | the worker's own | as whom it runs; the worker must be allowed to change to it |
+| `env` | a table | empty | its environment, beside `PATH` and the `FENCEPOST_` variables |
+| `inherit_env` | a list | empty | variables of the worker that it gets too |
+| `stop_grace` | a duration | `5s` | after a cancellation: from SIGTERM to SIGKILL |
+| `exit.declined` | a list of codes | `[75]` | nothing was done: try again |
+| `exit.dead` | a list of codes | `[]` | nothing was done, and it would fail again |
+| `exit.other` | unknown, retry or dead | `unknown`; `retry` when safe to repeat | what any other code but 0 says |
+
+### `http`
+
+| key | is | default | meaning |
+|---|---|---|---|
+| `url` | a URL | needed | where the payload is posted; never taken from a payload |
+| `secret_file` | a path | – | the secret that requests are signed with (`whsec_…` or bare Base64), read by workers at their start |
+| `timeout` | a duration | `30s` | how long a call may take |
+| `declined` | a list of statuses from 500 to 599 | `[]` | by these this receiver says that nothing was done; 503 always does |
 "#;

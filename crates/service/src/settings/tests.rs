@@ -1,5 +1,7 @@
 //! Precedence, error texts, secrecy, and the reference page.
 
+use fencepost_core::kind::{OtherExit, Runner};
+
 use super::*;
 
 #[expect(
@@ -169,14 +171,95 @@ fn a_bad_kind_says_what_is_wrong_with_it() {
             "a readable file",
         ),
         (
-            "[kinds.x]\ncommand = { program = [\"x\"] }",
-            "unknown field `command`",
+            "[kinds.x]\ncommand = { program = [] }",
+            "setting `kinds.\"x\".command.program` (from the settings file): found ``",
+        ),
+        (
+            "[kinds.x]\ncommand = { program = [\"x\"], shell = true }",
+            "unknown field `shell`",
+        ),
+        (
+            "[kinds.x]\ncommand = { program = [\"x\"], user = \"nobody\" }",
+            "a user id and a group id",
+        ),
+        (
+            "[kinds.x]\ncommand = { program = [\"x\"], env = { FENCEPOST_EPOCH = \"7\" } }",
+            "does not begin with FENCEPOST_",
+        ),
+        (
+            "[kinds.x]\ncommand = { program = [\"x\"], exit = { dead = [75] } }",
+            "each code in one of",
+        ),
+        (
+            "[kinds.x]\nsafe_to_repeat = true\ncommand = { program = [\"x\"], exit = { other = \"unknown\" } }",
+            "retry or dead",
+        ),
+        (
+            "[kinds.x]\nregistered = true\nsafe_to_repeat = true",
+            "`command` or `http` only",
+        ),
+        (
+            "[kinds.x]\nregistered = true\nconcurrency = 0",
+            "to stop a kind, pause its queue",
+        ),
+        (
+            "[kinds.x]\nregistered = true\nhttp = { url = \"http://a/\" }",
+            "found `http and registered`, expected one of them",
+        ),
+        (
+            "[kinds.x]\nhttp = { url = \"ftp://a/\" }",
+            "an http or https URL",
+        ),
+        (
+            "[kinds.x]\nhttp = { url = \"https://u:secret@a/\" }",
+            "found `https://u:redacted@a/`",
+        ),
+        (
+            "[kinds.x]\nhttp = { url = \"https://a/\", declined = [404] }",
+            "statuses from 500 to 599",
         ),
         ("[kinds.\"a b\"]\nregistered = true", "1 to 100 letters"),
     ] {
         let text = error(file, &[], &[]);
         assert!(text.contains(expected), "{text}");
     }
+}
+
+#[test]
+fn commands_and_calls_are_settled_with_their_defaults() {
+    let settings = load(
+        "[kinds.a]\ncommand = { program = [\"./a.sh\", \"x\"], env = { TOKEN = \"CANARY\" } }\n\
+         [kinds.b]\nsafe_to_repeat = true\nconcurrency = 2\ncommand = { program = [\"b\"], directory = \"sub\", user = \"1:2\", exit = { dead = [65] } }\n\
+         [kinds.c]\nhttp = { url = \"https://c.example/hook\", secret_file = \"c.secret\", declined = [500] }\n",
+        &[],
+        &[],
+    )
+    .unwrap();
+    assert!(!format!("{settings:?}").contains("CANARY"));
+    let kind = |name: &str| settings.kinds.get(&name.parse().unwrap()).unwrap();
+    let Runner::Command(a) = &kind("a").runner else {
+        panic!()
+    };
+    assert!(a.directory.is_absolute());
+    assert_eq!(
+        (a.other, a.declined.contains(&75)),
+        (OtherExit::Unknown, true)
+    );
+    let Runner::Command(b) = &kind("b").runner else {
+        panic!()
+    };
+    assert!(b.directory.ends_with("sub"));
+    assert_eq!((b.user, b.other), (Some((1, 2)), OtherExit::Retry));
+    assert_eq!(
+        (kind("b").concurrency, kind("b").safe_to_repeat),
+        (Some(2), true)
+    );
+    let Runner::Http(c) = &kind("c").runner else {
+        panic!()
+    };
+    assert_eq!(c.timeout, Duration::from_secs(30));
+    assert!(c.secret_file.as_ref().unwrap().ends_with("c.secret"));
+    assert!(c.declined.contains(&500));
 }
 
 #[test]

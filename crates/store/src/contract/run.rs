@@ -49,6 +49,10 @@ pub struct ClaimJob {
     pub worker: WorkerId,
     /// How long the claim holds without renewal.
     pub lease: Duration,
+    /// Whether the epoch leaves this process outside an effect (to a program, or
+    /// in a request): then the claim is flushed before the answer, so that no
+    /// power cut lets the same epoch be given out again.
+    pub epoch_leaves: bool,
 }
 
 /// What became of a claim.

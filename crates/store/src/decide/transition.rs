@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use fencepost_core::effect::{EffectKind, EffectState};
+use fencepost_core::error_text::ErrorText;
 use fencepost_core::event::EventType;
 use fencepost_core::id::{Epoch, ErrorCode};
 use fencepost_core::lifecycle::{AttemptsChange, EpochChange, Move, NextRun, State, Why};
@@ -141,8 +142,10 @@ fn set_error(after: &mut Row, moved: Move, asked: &Asked) {
             if why == Why::CancelledAfterEffect {
                 message = format!("{message}: {}", settled_effects(after));
             }
-            if let (Why::DeadlineExceeded, Some((_, last))) = (why, &asked.error) {
-                message = format!("{message}; the last attempt failed with: {last}");
+            if let (Why::DeadlineExceeded | Why::EffectOpen, Some((_, last))) = (why, &asked.error)
+            {
+                let told = format!("{message}; the last attempt failed with: {last}");
+                message = ErrorText::new(&told).to_string();
             }
             after.set_error(why.code(), message);
         }

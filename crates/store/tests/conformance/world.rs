@@ -170,6 +170,7 @@ pub(crate) fn claim_of(job: JobId) -> ClaimJob {
         job,
         worker: WorkerId::new("worker-1").unwrap(),
         lease: LEASE,
+        epoch_leaves: false,
     }
 }
 
