@@ -1,6 +1,7 @@
 //! Fencepost as its users run it: processes, a real broker, real crashes.
 
 mod broker;
+mod effects;
 mod embedded;
 mod faults;
 mod workers;

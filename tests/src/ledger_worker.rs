@@ -1,13 +1,14 @@
 //! A worker with one handler, whose calls to the outside world are lines in a file.
 //!
 //! The payload says what it does, in this order: `before_ms` a pause; `abort`
-//! ends the process; `call` makes the call as an effect; `inside_ms` a pause
+//! ends the process; `block_ms` blocks its thread and `post` calls a receiver
+//! from it, as no careful handler would; `call` makes the call as an effect; `inside_ms` a pause
 //! between the call and its settlement; `after_ms` a pause; then its result,
 //! the name of the worker.
 
 #![expect(clippy::print_stdout, reason = "a program for tests alone")]
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,8 @@ struct Ledger {
 struct Plan {
     before_ms: u64,
     abort: bool,
+    block_ms: u64,
+    post: Option<String>,
     call: bool,
     inside_ms: u64,
     after_ms: u64,
@@ -46,6 +49,8 @@ impl Default for Plan {
         Self {
             before_ms: 0,
             abort: false,
+            block_ms: 0,
+            post: None,
             call: true,
             inside_ms: 0,
             after_ms: 0,
@@ -64,6 +69,22 @@ impl Ledger {
     }
 }
 
+/// Calls the receiver without a mark, and without an await at which it could be
+/// stopped; answers the status.
+fn post(address: &str, context: &Context) -> std::io::Result<String> {
+    let mut stream = std::net::TcpStream::connect(address)?;
+    let (job, epoch) = (context.job(), context.epoch());
+    write!(
+        stream,
+        "POST / HTTP/1.1\r\nhost: {address}\r\ncontent-length: 0\r\nconnection: close\r\n\
+         idempotency-key: {job}/call\r\nfencepost-job-id: {job}\r\nfencepost-epoch: {epoch}\r\n\r\n"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let status = answer.split(' ').nth(1);
+    Ok(status.unwrap_or("nothing").to_owned())
+}
+
 async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await; // deliberate: the payload asks for it
 }
@@ -76,6 +97,11 @@ impl Handler for Ledger {
         pause(plan.before_ms).await;
         if plan.abort {
             std::process::abort();
+        }
+        std::thread::sleep(Duration::from_millis(plan.block_ms)); // deliberate: the payload asks for it
+        if let Some(address) = &plan.post {
+            let answer = post(address, context)?;
+            self.note(context, &answer)?;
         }
         if plan.call {
             context

@@ -72,6 +72,17 @@ impl Volume {
         }
     }
 
+    /// With more in its settings file.
+    #[must_use]
+    pub fn with_settings(self, more: &str) -> Self {
+        std::fs::write(
+            self.path().join("fencepost.toml"),
+            format!("{SETTINGS}{more}"),
+        )
+        .unwrap();
+        self
+    }
+
     /// With a broker for every process on it.
     #[must_use]
     pub fn with_broker(mut self, url: &str) -> Self {
@@ -160,6 +171,17 @@ pub fn program() -> PathBuf {
     built
 }
 
+/// Another program of this repository, built beside the one under test.
+pub fn built(name: &str) -> PathBuf {
+    let path = program().with_file_name(name);
+    assert!(
+        path.exists(),
+        "run `cargo xtask test`, which builds {}",
+        path.display()
+    );
+    path
+}
+
 /// A running process.
 #[derive(Debug)]
 pub struct Process {
@@ -200,6 +222,11 @@ impl Process {
     /// What it logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     fn signal(&self, signal: Signal) {

@@ -199,7 +199,7 @@ mod tests {
             .split("```rust")
             .nth(1)
             .and_then(|rest| rest.split("```").next());
-        let example = bare(include_str!("../examples/invoice-worker.rs"));
+        let example = bare(include_str!("../../examples/invoice-worker.rs"));
         assert!(example.contains(&bare(shown.unwrap())));
     }
 }

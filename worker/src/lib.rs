@@ -43,6 +43,8 @@ pub mod http;
 mod renew;
 mod slot;
 pub mod source;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod worker;
 
 pub use context::{CallError, Context, EffectCall, EffectError};

@@ -175,7 +175,9 @@ async fn finish(
     match stopped {
         Signal::Ending => {
             // One that listens ends by itself; a result that is there is reported.
-            if let Ok(ended) = tokio::time::timeout(ABORT_LIMIT, &mut task).await {
+            // The lease is no longer renewed, and giving back takes some of it.
+            let limit = || ABORT_LIMIT.min(context.time_left() / 3);
+            if let Ok(ended) = tokio::time::timeout(limit(), &mut task).await {
                 if let Ok(Ok(done @ Outcome::Completed(_))) = ended {
                     return report(shop, context, done.checked()).await;
                 }
@@ -183,7 +185,7 @@ async fn finish(
                 // Whether it ends now or not, the claim is given back: late marks
                 // and reports of a handler that blocks are fenced.
                 task.abort();
-                drop(tokio::time::timeout(ABORT_LIMIT, task).await);
+                drop(tokio::time::timeout(limit(), task).await);
             }
             let release = || {
                 shop.store.release(Release {

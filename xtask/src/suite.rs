@@ -83,7 +83,7 @@ pub(crate) async fn run(
 async fn build(root: &Path, selected: &[&str], signals: &mut Signals) -> Result<String> {
     let mut words = vec!["build", "--message-format=json-render-diagnostics"];
     if selected.is_empty() {
-        words.extend(["--package", "fencepost"]);
+        words.extend(["--package", "fencepost", "--package", "fencepost-examples"]);
     } else {
         // The tests too: alone, the program would have other features, and
         // half of its dependencies would be compiled once more.

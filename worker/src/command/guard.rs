@@ -225,7 +225,7 @@ fn watch(
                 kill(group, Signal::TERM);
             }
             Ok(Event::Order(Order::Kill) | Event::PipeEnded) => kill(group, Signal::KILL),
-            Ok(Event::Exited(status)) => return how(status),
+            Ok(Event::Exited(status)) => return status.map_or(How::Signalled(0), how),
             Ok(Event::Drained) => *open -= 1,
             Err(RecvTimeoutError::Timeout) => {
                 kill(group, Signal::KILL);
@@ -238,10 +238,7 @@ fn watch(
     }
 }
 
-fn how(status: std::io::Result<ExitStatus>) -> How {
-    let Ok(status) = status else {
-        return How::Signalled(0);
-    };
+fn how(status: ExitStatus) -> How {
     match status.code().map(u8::try_from) {
         Some(Ok(code)) => How::Exited(code),
         Some(Err(_)) | None => How::Signalled(status.signal().unwrap_or_default()),

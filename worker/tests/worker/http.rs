@@ -92,7 +92,7 @@ async fn read(stream: &mut TcpStream) -> String {
     loop {
         let read = stream.read(&mut buffer).await.unwrap();
         assert_ne!(read, 0, "the request broke off: {text}");
-        text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+        text.push_str(std::str::from_utf8(buffer.get(..read).unwrap()).unwrap());
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let head = head.to_ascii_lowercase();
             let length = head

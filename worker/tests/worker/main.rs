@@ -7,6 +7,7 @@
 )]
 
 mod amqp;
+mod caps;
 mod command;
 mod effects;
 mod endings;

@@ -195,7 +195,10 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(builder: Builder, source: Box<dyn Source>) -> Self {
-        let worker = builder.build().unwrap();
+        Self::on(builder.build().unwrap(), source)
+    }
+
+    pub(crate) fn on(worker: Worker, source: Box<dyn Source>) -> Self {
         let id = worker.id().to_string();
         let (stop, stopped) = oneshot::channel();
         let mut tasks = JoinSet::new();

@@ -4,8 +4,8 @@ use toml::{Table, Value};
 
 use super::{Finding, folder};
 
-/// The only folder that may name a library. cargo-deny checks the same on
-/// the resolved graph; this says it before anything is resolved.
+/// The only folder of the product that may name a library. cargo-deny checks the
+/// same on the resolved graph; this says it before anything is resolved.
 const HOMES: [(&str, &str); 4] = [
     ("axum", "api"),
     ("backoff", "crates/broker"),
@@ -34,6 +34,9 @@ const ROLE: &[&str] = &[
     "fencepost-store",
 ];
 
+/// Programs of other people, as examples of them.
+const EXAMPLES: &str = "examples";
+
 /// Where the test kit is more than a dev-dependency.
 const TEST_FOLDERS: [&str; 3] = ["bench", "tests", "xtask"];
 
@@ -55,6 +58,7 @@ pub(super) fn findings(path: &str, text: &str) -> Vec<Finding> {
     for (library, use_in) in dependencies(&manifest) {
         if let Some((_, home)) = HOMES.iter().find(|(name, _)| *name == library)
             && *home != folder
+            && folder != EXAMPLES
         {
             found(format!(
                 "`{library}` has one home, {home}: call that instead"
