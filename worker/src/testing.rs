@@ -199,7 +199,11 @@ impl Trial {
         };
         match self.store.submit(submit).await? {
             Submitted::Created(job) => Ok(job.id),
-            other => Err(TrialError::NotAccepted(format!("{other:?}"))),
+            other @ (Submitted::Replayed(_)
+            | Submitted::KeyConflict
+            | Submitted::Gone(_)
+            | Submitted::BlobMissing(_)
+            | Submitted::DeadlineUnusable) => Err(TrialError::NotAccepted(format!("{other:?}"))),
         }
     }
 

@@ -50,6 +50,8 @@ enum Task {
     },
     /// Run every check that a change must pass
     Ci(ci::Options),
+    /// Test the compose stack; needs a Docker engine and Compose v2
+    Compose,
     /// Start RabbitMQ and print how to reach it, until Ctrl-C
     Services(Given),
     /// Check the rules of the house that no lint can see
@@ -95,6 +97,7 @@ async fn run(task: Task) -> Result<()> {
             eprintln!("{stopped}");
             Ok(())
         }
+        Task::Compose => suite::compose(root, &mut signals).await,
         Task::Tidy => tidy::check(root),
     }
 }

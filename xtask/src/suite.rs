@@ -79,6 +79,20 @@ pub(crate) async fn run(
     }
 }
 
+/// Runs the test of the compose stack against this machine's Docker engine.
+///
+/// # Errors
+/// When there is no engine, something does not compile, or the stack fails it.
+pub(crate) async fn compose(root: &Path, signals: &mut Signals) -> Result<()> {
+    let program = build(root, &[], signals).await?;
+    let mut test = cargo(
+        root,
+        &["run", "--package", "fencepost-tests", "--bin", "compose"],
+    );
+    test.env(PROGRAM_VARIABLE, program);
+    signals.run(test).await
+}
+
 /// Compiles what will be run and gives the path of the `fencepost` program.
 async fn build(root: &Path, selected: &[&str], signals: &mut Signals) -> Result<String> {
     let mut words = vec!["build", "--message-format=json-render-diagnostics"];

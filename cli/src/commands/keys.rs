@@ -188,6 +188,9 @@ pub(crate) async fn first(store: &Store, ids: &dyn IdSource, file: &Path) -> any
     Ok(())
 }
 
+/// The public half of the key in `deploy/development.key`.
+const DEVELOPMENT_KEY: &str = "d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0";
+
 /// Stores the key of a bootstrap file as the first one, if there is none.
 pub(crate) async fn bootstrap(store: &Store, file: &Path) -> anyhow::Result<()> {
     let token = std::fs::read_to_string(file)
@@ -201,6 +204,9 @@ pub(crate) async fn bootstrap(store: &Store, file: &Path) -> anyhow::Result<()> 
             ),
         )
     })?;
+    if id == DEVELOPMENT_KEY {
+        tracing::warn!(file = %file.display(), "the first key is the one for development, which everybody knows: give another before others can reach this");
+    }
     match store_first(store, id, secret_hash, "bootstrap").await? {
         // There are keys already: the file did its work at an earlier start.
         KeyCreated::Created | KeyCreated::NotFirst => Ok(()),
