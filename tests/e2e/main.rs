@@ -4,4 +4,5 @@ mod broker;
 mod effects;
 mod embedded;
 mod faults;
+mod steps;
 mod workers;

@@ -4,7 +4,10 @@
 //! ends the process; `block_ms` blocks its thread and `post` calls a receiver
 //! from it, as no careful handler would; `call` makes the call as an effect; `inside_ms` a pause
 //! between the call and its settlement; `after_ms` a pause; then its result,
-//! the name of the worker.
+//! the name of the worker. With `steps` it makes an effect of each of those
+//! names instead; under its first epoch it waits for ever where `stop_at` says
+//! (`NAME before`, `NAME called`, `NAME stored`), and the outcome of `unclear`
+//! is not known.
 
 #![expect(clippy::print_stdout, reason = "a program for tests alone")]
 
@@ -42,6 +45,9 @@ struct Plan {
     call: bool,
     inside_ms: u64,
     after_ms: u64,
+    steps: Vec<String>,
+    stop_at: Option<String>,
+    unclear: Option<String>,
 }
 
 impl Default for Plan {
@@ -54,6 +60,9 @@ impl Default for Plan {
             call: true,
             inside_ms: 0,
             after_ms: 0,
+            steps: Vec::new(),
+            stop_at: None,
+            unclear: None,
         }
     }
 }
@@ -66,6 +75,36 @@ impl Ledger {
             .open(&self.file)?;
         // One write, so that lines of several processes do not mix.
         file.write_all(format!("{} {} {what}\n", context.job(), context.epoch()).as_bytes())
+    }
+}
+
+impl Ledger {
+    /// Notes that a point was reached, and stays there if it is the one.
+    async fn point(&self, context: &Context, plan: &Plan, point: &str) -> std::io::Result<()> {
+        self.note(context, point)?;
+        if plan.stop_at.as_deref() == Some(point) && context.epoch().0 == 1 {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    async fn run_steps(&self, context: &Context, plan: &Plan) -> HandlerResult {
+        for step in &plan.steps {
+            self.point(context, plan, &format!("{step} before")).await?;
+            context
+                .effect(step, |call| async move {
+                    self.point(context, plan, &format!("{step} called"))
+                        .await
+                        .map_err(|error| CallError::Declined(error.to_string()))?;
+                    if plan.unclear.as_ref() == Some(step) {
+                        return Err(CallError::Unknown("answered 500".to_owned()));
+                    }
+                    Ok(call.key)
+                })
+                .await?;
+            self.point(context, plan, &format!("{step} stored")).await?;
+        }
+        Ok(Outcome::completed(&self.name)?)
     }
 }
 
@@ -94,6 +133,9 @@ impl Handler for Ledger {
     async fn run(&self, context: &Context) -> HandlerResult {
         let plan: Plan = context.payload_as()?;
         self.note(context, "start")?;
+        if !plan.steps.is_empty() {
+            return self.run_steps(context, &plan).await;
+        }
         pause(plan.before_ms).await;
         if plan.abort {
             std::process::abort();

@@ -400,3 +400,49 @@ async fn a_worker_that_ends_kills_its_command_and_gives_a_repeatable_job_back() 
         world.verify().await;
     }
 }
+
+/// Killed by hand, say, or by a kernel that is out of memory.
+#[tokio::test]
+async fn a_command_whose_guard_is_killed_is_ended_by_the_worker() {
+    let world = World::new().await;
+    let notes = Notes::new();
+    let text = format!("echo $PPID $$ >>{}; exec sleep 600", notes.path.display());
+    let worker = world.run_command(LONG, effect(script(&text)));
+    let job = world.queued("k").await;
+    let line = notes.has(1).await.remove(0);
+    let (guard, command) = line.split_once(' ').unwrap();
+    let pid = rustix::process::Pid::from_raw(guard.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    // What it did, nobody knows.
+    world.reaches(job, State::Unknown).await;
+    eventually(PATIENCE, "the end of the command", async || {
+        require(!is_alive(command), command.to_owned())
+    })
+    .await;
+    worker.stop().await;
+    world.verify().await;
+}
+
+/// As root any user will do; without privileges, one's own.
+#[tokio::test]
+async fn a_command_runs_as_the_user_that_its_kind_names() {
+    let own = rustix::process::getuid();
+    let user = if own.is_root() { 65_534 } else { own.as_raw() };
+    let group = if own.is_root() {
+        65_533
+    } else {
+        rustix::process::getgid().as_raw()
+    };
+    let world = World::new().await;
+    let command = Command {
+        user: Some((user, group)),
+        ..script("id -u; id -g; id -G")
+    };
+    let ended = world.ends(effect(command), "{}", State::Completed).await;
+    let text: String = serde_json::from_str(&ended.result.unwrap()).unwrap();
+    assert!(text.starts_with(&format!("{user}\n{group}\n")), "{text}");
+    if own.is_root() {
+        // The groups of the worker are not among its own.
+        assert_eq!(text, format!("{user}\n{group}\n{group}"));
+    }
+}
