@@ -28,6 +28,8 @@ use tokio::task::JoinSet;
 
 const JOBS: usize = 5_000;
 const CLIENTS: usize = 8;
+/// Between two jobs of a client: the load lasts as long as the troubles do.
+const PAUSE: Duration = Duration::from_millis(60);
 const WORKERS: u32 = 4;
 const IMAGE_BYTES_MAX: u64 = 60_000_000;
 
@@ -113,6 +115,7 @@ async fn load(stack: &Arc<Stack>, ledger: &std::path::Path) -> Result<()> {
                 let (kind, payload) = job(n);
                 let id = stack.accepted(&format!("job-{n}"), kind, &payload).await?;
                 accepted.push((kind, id));
+                tokio::time::sleep(PAUSE).await; // deliberate: jobs arrive over a while
             }
             Ok::<_, anyhow::Error>(accepted)
         });
@@ -225,6 +228,7 @@ async fn stop(stack: &Stack) -> Result<()> {
             "{service} ended with {codes:?}"
         );
     }
+    let asked = Instant::now();
     stack.compose(&["start", "api", "relay", "worker"])?;
     let started = Instant::now();
     for id in &long {
