@@ -4,6 +4,8 @@
 //! beside its row and outbox entries. Reads nothing itself; the store pages
 //! through jobs and calls [`check`].
 
+use std::collections::BTreeSet;
+
 use crate::event::{EventRecord, EventType};
 use crate::id::{Epoch, JobId};
 use crate::lifecycle::State;
@@ -56,11 +58,17 @@ pub enum Rule {
     AttemptsBounded,
     /// Open effects make a job unknown.
     OpenEffectIsUnknown,
+    /// Nobody runs a job while a call of it has no known outcome.
+    NoRunWithOpenEffect,
+    /// A known outcome is used, not made again.
+    NoRepeatedEffect,
+    /// Decisions are about unknown jobs, and each is the only one.
+    VerdictOnUnknown,
 }
 
 impl Rule {
     /// Every rule, in the order of a report.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::AcceptedFirst,
         Self::AcceptedOnce,
         Self::EpochsRise,
@@ -73,6 +81,9 @@ impl Rule {
         Self::ResultWhenCompleted,
         Self::AttemptsBounded,
         Self::OpenEffectIsUnknown,
+        Self::NoRunWithOpenEffect,
+        Self::NoRepeatedEffect,
+        Self::VerdictOnUnknown,
     ];
 
     /// The rule in a sentence.
@@ -92,6 +103,9 @@ impl Rule {
             Self::ResultWhenCompleted => "a job has a result if and only if it is completed",
             Self::AttemptsBounded => "attempts never exceed their budget",
             Self::OpenEffectIsUnknown => "a job with an open effect is leased, unknown or given up",
+            Self::NoRunWithOpenEffect => "no job is claimed while one of its effects is open",
+            Self::NoRepeatedEffect => "what was settled or saved is not opened or saved again",
+            Self::VerdictOnUnknown => "a verdict is on an unknown job, and leads out of it once",
         }
     }
 }
@@ -116,6 +130,8 @@ pub fn check(job: &Snapshot, history: &[EventRecord]) -> Vec<Violation> {
         job,
         state: None,
         epoch: Epoch::ZERO,
+        open: BTreeSet::new(),
+        settled: BTreeSet::new(),
         violations: Vec::new(),
     };
     for event in history {
@@ -129,6 +145,10 @@ struct Replay<'a> {
     job: &'a Snapshot,
     state: Option<State>,
     epoch: Epoch,
+    /// Effects without a known outcome.
+    open: BTreeSet<String>,
+    /// Effects and steps with one.
+    settled: BTreeSet<String>,
     violations: Vec<Violation>,
 }
 
@@ -164,6 +184,7 @@ impl Replay<'_> {
                 self.broken(Rule::EpochsRise, at, seen);
             }
         }
+        self.effect(event);
         let Some(to) = event.kind.leads_to() else {
             return;
         };
@@ -210,6 +231,40 @@ impl Replay<'_> {
             }
             EventType::Retried if !from.is_at_rest() => self.broken(Rule::OneEnd, at, seen),
             _ if from.is_terminal() && to != State::Queued => self.broken(Rule::OneEnd, at, seen),
+            _ => {}
+        }
+    }
+
+    /// Follows effects, steps and verdicts; their events name them.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every other event leaves effects alone"
+    )]
+    fn effect(&mut self, event: &EventRecord) {
+        let at = Some(event.id);
+        let name = event.detail.clone().unwrap_or_default();
+        match event.kind {
+            EventType::EffectOpened | EventType::StepSaved if self.settled.contains(&name) => {
+                let seen = format!("`{}` of `{name}`, which was settled", event.kind.as_str());
+                self.broken(Rule::NoRepeatedEffect, at, seen);
+            }
+            EventType::EffectOpened => drop(self.open.insert(name)),
+            EventType::StepSaved => drop(self.settled.insert(name)),
+            EventType::EffectSettled => {
+                self.open.remove(&name);
+                self.settled.insert(name);
+            }
+            EventType::EffectDeclined => drop(self.open.remove(&name)),
+            EventType::Claimed if !self.open.is_empty() => {
+                let open: Vec<&str> = self.open.iter().map(String::as_str).collect();
+                let seen = format!("claimed with `{}` open", open.join("`, `"));
+                self.broken(Rule::NoRunWithOpenEffect, at, seen);
+            }
+            EventType::Verdict if self.state != Some(State::Unknown) => {
+                let state = self.state.map_or("not there", State::as_str);
+                let seen = format!("a verdict on a job that was {state}");
+                self.broken(Rule::VerdictOnUnknown, at, seen);
+            }
             _ => {}
         }
     }
@@ -372,6 +427,60 @@ mod tests {
                 rules(&done, events)
             );
         }
+    }
+
+    #[test]
+    fn effects_and_verdicts_are_followed() {
+        use EventType::{EffectDeclined, EffectOpened, EffectSettled, StepSaved, Unknown, Verdict};
+        let told = |events: &[(EventType, i64, &str)]| {
+            let plain: Vec<(EventType, i64)> = events
+                .iter()
+                .map(|(kind, epoch, _)| (*kind, *epoch))
+                .collect();
+            let mut told = history(&plain);
+            for (event, (_, _, name)) in told.iter_mut().zip(events) {
+                event.detail = (!name.is_empty()).then(|| (*name).to_owned());
+            }
+            let rules = check(&snapshot(State::Completed, 2), &told).into_iter();
+            rules.map(|violation| violation.rule).collect::<Vec<_>>()
+        };
+        let before = [
+            (Accepted, 0, ""),
+            (Claimed, 1, ""),
+            (StepSaved, 1, "text"),
+            (EffectOpened, 1, "mail"),
+        ];
+        let after = [(Claimed, 2, ""), (Completed, 2, "")];
+        let life = |middle: &[(EventType, i64, &'static str)]| {
+            told(&[&before[..], middle, &after[..]].concat())
+        };
+        let decided = [
+            (Unknown, 1, ""),
+            (Verdict, 1, "because"),
+            (EffectSettled, 1, "mail"),
+            (Retried, 1, ""),
+        ];
+        assert_eq!(life(&decided), []);
+        let declined = [(EffectDeclined, 1, "mail"), (Failed, 1, "")];
+        assert_eq!(life(&declined), []);
+        assert_eq!(
+            life(&[(Unknown, 1, ""), (Retried, 1, "")]),
+            [Rule::NoRunWithOpenEffect]
+        );
+        let twice = [
+            (EffectSettled, 1, "mail"),
+            (EffectOpened, 1, "mail"),
+            (Failed, 1, ""),
+        ];
+        assert_eq!(life(&twice), [Rule::NoRepeatedEffect]);
+        let saved = [
+            (EffectSettled, 1, "mail"),
+            (StepSaved, 1, "text"),
+            (Failed, 1, ""),
+        ];
+        assert_eq!(life(&saved), [Rule::NoRepeatedEffect]);
+        let second = [&decided[..], &[(Verdict, 1, "again")]].concat();
+        assert_eq!(life(&second), [Rule::VerdictOnUnknown]);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::contract::{
     BlobKnown, Cancel, Cancelled, ClaimJob, ClaimOutcome, Complete, CreateKey, DeclineEffect, Fail,
     Heartbeat, KeyCreated, KeyRevoked, Lead, Leadership, Marked, OpenEffect, Opened, PauseQueue,
     PutBack, PutBackOutcome, Reap, Reaped, RecordBlob, Redispatch, Release, Renew, Renewed, Report,
-    Resign, ResumeQueue, Retried, Retry, RevokeKey, SaveStep, SettleDispatches, SettleEffect,
-    Snooze, Submit, Submitted, Take, Taken,
+    Resign, Resolve, Resolved, ResumeQueue, Retried, Retry, RevokeKey, SaveStep, SettleDispatches,
+    SettleEffect, Snooze, Submit, Submitted, Take, Taken,
 };
 
 /// Whether a commit waits for the disk.
@@ -87,6 +87,7 @@ commands! {
     SaveStep => Marked, Before;
     Cancel => Cancelled, Before;
     Retry => Retried, Before;
+    Resolve => Resolved, Before;
     Reap => Reaped, Before;
     PutBack => PutBackOutcome, NotOnItsOwn;
     Take => Taken, NotOnItsOwn;
@@ -125,6 +126,7 @@ impl Command {
             Self::SaveStep(request) => request.claim.job(),
             Self::Cancel(request) => request.job,
             Self::Retry(request) => request.job,
+            Self::Resolve(request) => request.job,
             Self::Reap(request) => request.job,
             Self::PutBack(request) => request.job,
             Self::Take(_)
@@ -155,6 +157,7 @@ impl Command {
             Self::Complete(request) => request.result.len(),
             Self::SettleEffect(request) => request.outcome.len(),
             Self::SaveStep(request) => request.outcome.len(),
+            Self::Resolve(request) => request.decision.weight(),
             Self::SettleDispatches(request) => request.results.len() * ROW,
             Self::Take(request) => request.limit as usize * ROW,
             _ => 0,

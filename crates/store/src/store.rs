@@ -16,9 +16,9 @@ use crate::contract::{
     DeclineEffect, ExpiredPage, Fail, FeedEvent, Heartbeat, HistoryPage, JobFilter, JobPage,
     JobView, KeyCreated, KeyRecord, KeyRevoked, Lead, Leadership, Marked, OpenEffect, Opened,
     PauseQueue, PutBack, PutBackOutcome, QueueDepth, Reap, Reaped, RecordBlob, Redispatch, Release,
-    Renew, Renewed, Report, Resign, ResumeQueue, Retried, Retry, RevokeKey, SaveStep, Scope,
-    SettleDispatches, SettleEffect, Snooze, Submit, Submitted, Take, Taken, Unclaimed,
-    UnclaimedPage, WorkerRecord,
+    Renew, Renewed, Report, Resign, Resolve, Resolved, ResumeQueue, Retried, Retry, RevokeKey,
+    SaveStep, Scope, SettleDispatches, SettleEffect, Snooze, Submit, Submitted, Take, Taken,
+    Unclaimed, UnclaimedPage, UnknownPage, WorkerRecord,
 };
 use crate::error::StoreError;
 use crate::sqlite;
@@ -110,6 +110,8 @@ verbs! {
     cancel(Cancel) -> Cancelled;
     /// Queues an ended job anew.
     retry(Retry) -> Retried;
+    /// Decides about a job whose outcome nobody knows.
+    resolve(Resolve) -> Resolved;
     /// Takes a job back whose lease or deadline has passed.
     reap(Reap) -> Reaped;
     /// Puts a dispatch back that a worker cannot run.
@@ -237,6 +239,21 @@ impl Store {
         limit: u32,
     ) -> Result<JobPage, StoreError> {
         self.inner.reader.jobs(scope, filter, after, limit).await
+    }
+
+    /// Unknown jobs of a scope with their open effects, oldest job first, after a job
+    /// id. The filter's states are not looked at.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn unknown(
+        &self,
+        scope: &Scope,
+        filter: &JobFilter,
+        after: Option<JobId>,
+        limit: u32,
+    ) -> Result<UnknownPage, StoreError> {
+        self.inner.reader.unknown(scope, filter, after, limit).await
     }
 
     /// A job's history, oldest first, after an event id; `None` when the job is not in the scope.

@@ -18,6 +18,7 @@ mod presence;
 mod read;
 mod run;
 mod submit;
+mod verdict;
 
 pub use control::{
     Cancel, Cancelled, PauseQueue, Reap, Reaped, ResumeQueue, Retried, Retry, Scope,
@@ -39,3 +40,4 @@ pub use run::{
 };
 pub(crate) use submit::hex;
 pub use submit::{BlobHash, BlobKnown, RecordBlob, Submit, Submitted};
+pub use verdict::{Decision, OpenCall, Resolve, Resolved, UnknownEffect, UnknownPage};

@@ -10,6 +10,7 @@ mod effect;
 mod row;
 mod run;
 mod transition;
+mod verdict;
 
 pub(crate) use effect::{EffectChange, EffectWrite};
 pub(crate) use row::{EffectRow, Row};
@@ -110,6 +111,7 @@ pub(crate) fn decide(
         Command::SaveStep(request) => Answer::SaveStep(effect::save_step(request, row, at, writes)),
         Command::Cancel(request) => Answer::Cancel(cancel(request, row, at, writes)),
         Command::Retry(request) => Answer::Retry(retry(request, row, at, writes)),
+        Command::Resolve(request) => Answer::Resolve(verdict::resolve(request, row, at, writes)),
         Command::Reap(request) => Answer::Reap(reap(request, row, at, writes)),
         Command::PutBack(request) => Answer::PutBack(put_back(request, row, at, writes)),
         Command::Submit(_)

@@ -62,6 +62,8 @@ pub(crate) struct EffectRow {
     pub(crate) opened_at: Timestamp,
     /// Loaded where a decision hands it out.
     pub(crate) outcome: Option<String>,
+    /// Loaded with it.
+    pub(crate) evidence: Option<String>,
 }
 
 impl EffectRow {

@@ -151,7 +151,12 @@ fn set_error(after: &mut Row, moved: Move, asked: &Asked) {
         }
         // What an earlier attempt failed with is kept while the job goes on,
         // and is no longer true once it is done or begins anew.
-        None if moved.to == State::Completed || moved.attempts == AttemptsChange::Reset => {
+        None if moved.to == State::Completed
+            || matches!(
+                moved.attempts,
+                AttemptsChange::Reset | AttemptsChange::EnsureOneLeft
+            ) =>
+        {
             after.error = None;
         }
         None => {}

@@ -276,6 +276,7 @@ impl Engine {
             | Command::SaveStep(_)
             | Command::Cancel(_)
             | Command::Retry(_)
+            | Command::Resolve(_)
             | Command::Reap(_)
             | Command::PutBack(_) => {
                 return Ok(None);

@@ -32,7 +32,7 @@ impl Wanted {
         Some(Self {
             id: hex(job_of(command)?),
             payload,
-            outcomes: payload || matches!(command, Command::OpenEffect(_)),
+            outcomes: payload || matches!(command, Command::OpenEffect(_) | Command::Resolve(_)),
         })
     }
 }
@@ -53,7 +53,8 @@ pub(super) const LOAD: &str = "
 
 pub(super) const LOAD_EFFECTS: &str = "
     SELECT effect.job, effect.name, effect.kind, effect.epoch, effect.opened_at, effect.settled_at,
-           effect.declined_at, CASE WHEN want.value->>'outcomes' THEN effect.outcome END AS outcome
+           effect.declined_at, CASE WHEN want.value->>'outcomes' THEN effect.outcome END AS outcome,
+           CASE WHEN want.value->>'outcomes' THEN effect.evidence END AS evidence
     FROM json_each(?1) AS want
     CROSS JOIN effect ON effect.job = unhex(want.value->>'id')
     ORDER BY effect.job, effect.opened_at, effect.name";
@@ -142,5 +143,6 @@ fn effect(row: &SqliteRow) -> Result<EffectRow, StoreError> {
         state: effect_state(row)?,
         opened_at: time(row, "opened_at")?,
         outcome: get(row, "outcome")?,
+        evidence: get(row, "evidence")?,
     })
 }

@@ -18,6 +18,7 @@ mod reader;
 mod rows;
 mod submit;
 mod turn;
+mod unknown;
 mod write;
 
 pub(crate) use engine::Engine;

@@ -5,7 +5,7 @@
 use sqlx::{ConnectOptions as _, Row as _};
 
 use super::prepare::connect_options;
-use super::{load, outbox, submit, write};
+use super::{load, outbox, submit, unknown, write};
 use crate::store::OpenOptions;
 
 #[derive(Debug)]
@@ -62,6 +62,7 @@ async fn no_statement_over_many_rows_scans_a_table() {
         submit::TOMBSTONES,
         submit::MISSING_BLOBS,
         submit::INSERT_ENTRIES,
+        unknown::UNKNOWN,
     ] {
         let explained = format!("EXPLAIN QUERY PLAN {statement}");
         let plan = sqlx::query(sqlx::AssertSqlSafe(explained))

@@ -41,7 +41,7 @@ pub(crate) struct Reader {
     pool: SqlitePool,
 }
 
-fn id_bytes(job: JobId) -> Vec<u8> {
+pub(super) fn id_bytes(job: JobId) -> Vec<u8> {
     job.0.as_bytes().to_vec()
 }
 
@@ -56,6 +56,10 @@ impl Reader {
             .await
             .map_err(during("opening the database for reading"))?;
         Ok(Self { pool })
+    }
+
+    pub(super) fn pool(&self) -> &SqlitePool {
+        &self.pool
     }
 
     pub(crate) async fn close(&self) {

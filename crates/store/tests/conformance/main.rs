@@ -22,5 +22,6 @@ mod outbox;
 mod random;
 mod run;
 mod submit;
+mod verdicts;
 mod world;
 mod writer;
