@@ -12,7 +12,7 @@ use axum::http::request::Parts as Head;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use fencepost_core::id::{JobId, OperationKey};
-use fencepost_core::limits::PAYLOAD_BYTES_MAX;
+use fencepost_core::limits::{PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX};
 use fencepost_store::Role;
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::time::{Instant, timeout_at};
@@ -24,6 +24,9 @@ use crate::submission::operation_key;
 
 /// A submission: the longest payload, and room for its options and for spaces.
 pub(crate) const SUBMISSION_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 16 * 1024;
+
+/// A verdict: the longest result, and room for its words.
+const VERDICT_BYTES_MAX: usize = RESULT_BYTES_MAX + 16 * 1024;
 
 /// The body of an action such as cancel: a flag or an instant.
 const ACTION_BYTES_MAX: usize = 4 * 1024;
@@ -54,6 +57,8 @@ callers! {
     Submitter(Submit);
     /// A caller that may cancel and retry jobs.
     Actor(Submit, Operator);
+    /// A caller that may decide about jobs of its tenant.
+    Operator(Operator);
     /// A caller that may read jobs.
     Reader(Read, Operator);
 }
@@ -148,6 +153,18 @@ impl FromRequest<Arc<Parts>> for ActionBody {
         };
         let empty = text.trim_ascii().is_empty();
         Ok(Self(if empty { "{}".to_owned() } else { text }))
+    }
+}
+
+/// The JSON text of a verdict.
+#[derive(Debug)]
+pub(crate) struct VerdictBody(pub(crate) String);
+
+impl FromRequest<Arc<Parts>> for VerdictBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Arc<Parts>) -> Result<Self, ApiError> {
+        json_body(request, VERDICT_BYTES_MAX, api).await.map(Self)
     }
 }
 

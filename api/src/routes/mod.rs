@@ -5,6 +5,7 @@ mod batch;
 mod blobs;
 mod health;
 mod jobs;
+mod unknown;
 
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub(crate) fn router(api: Arc<Parts>) -> Router {
         .route("/jobs/{id}/events", get(jobs::events))
         .route("/jobs/{id}/cancel", post(actions::cancel))
         .route("/jobs/{id}/retry", post(actions::retry))
+        .route("/jobs/{id}/resolve", post(unknown::resolve))
+        .route("/unknown", get(unknown::list))
         .route("/blobs", put(blobs::put))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

@@ -18,4 +18,5 @@ mod identity;
 mod limits;
 mod reading;
 mod reference;
+mod resolving;
 mod submitting;

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use fencepost_api::documented_codes;
 use fencepost_core::lifecycle::Failure;
+use fencepost_store::Role;
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::harness::{Answer, Server};
+use crate::harness::{Answer, Server, key};
 
 const PAGE: &str = include_str!("../../../docs/reference/http.md");
 
@@ -48,6 +49,7 @@ fn shape(value: &Value) -> Value {
 #[tokio::test]
 async fn reference_examples_are_answered_as_shown() {
     let server = Server::start().await;
+    let operator = key(&server.store, "a", "carol", &[Role::Operator]).await;
     let mut examples = 0;
     let blocks = blocks();
     for pair in blocks.windows(2) {
@@ -61,6 +63,10 @@ async fn reference_examples_are_answered_as_shown() {
         let job = prepared(&server, &format!("{method} {path}")).await;
         let path = path.replace("{id}", &job);
         let mut request = server.request(method.parse().unwrap(), &path);
+        if path.ends_with("/resolve") || path.starts_with("/unknown") {
+            request = server.anonymous(method.parse().unwrap(), &path);
+            request = request.bearer_auth(&operator);
+        }
         if asked.starts_with("json") {
             let _parses: Value = serde_json::from_str(body).unwrap();
             request = request
@@ -105,7 +111,7 @@ async fn reference_examples_are_answered_as_shown() {
         );
         examples += 1;
     }
-    assert_eq!(examples, 10, "an example was not found");
+    assert_eq!(examples, 12, "an example was not found");
 
     let conflict = server
         .submit("reference", r#"{"kind":"echo","payload":0}"#)
@@ -127,6 +133,7 @@ async fn prepared(server: &Server, line: &str) -> String {
     let result = r#"{ "hello": "world", "id": 9007199254740993 }"#;
     match line {
         "GET /jobs/{id}?wait=30" | "GET /jobs/{id}/events" => server.complete(job, result).await,
+        "POST /jobs/{id}/resolve" | "GET /unknown?limit=1" => server.lose(job).await,
         "POST /jobs/{id}/retry" => server.fail(job, Failure::Permanent).await,
         line if line.starts_with("GET /jobs?") => server.fail(job, Failure::Repeatable).await,
         _ => {}
@@ -179,5 +186,5 @@ async fn reference_lists_the_paths_that_there_are() {
             paths += 1;
         }
     }
-    assert_eq!(paths, 10);
+    assert_eq!(paths, 12);
 }

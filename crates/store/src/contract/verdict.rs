@@ -37,7 +37,9 @@ pub enum Decision {
         /// What the call gave back, JSON text. `None` takes the evidence of a
         /// fenced settle, or else `null`.
         outcome: Option<String>,
-        /// The effect is the whole of the job: it completes, with the outcome as its result.
+        /// The effect is the whole of the job: it completes, with the outcome as its
+        /// result. With the evidence of a fenced settle it goes on instead, since only
+        /// its handler knows what result that makes.
         is_whole_job: bool,
     },
     /// The effect did not happen: the job goes on and may make it.

@@ -5,7 +5,6 @@ use fencepost_core::error_text::ErrorText;
 use fencepost_core::event::EventType;
 use fencepost_core::id::EffectName;
 use fencepost_core::lifecycle::{Event, State, Step, Verdict};
-use fencepost_core::time::Timestamp;
 
 use super::effect::EffectWrite;
 use super::transition::{self, Asked};
@@ -57,38 +56,24 @@ pub(super) fn resolve(
         // Someone has to decide about the others, too.
         return Resolved::Decided(Box::new(row.view()));
     }
-    let asked = Asked {
-        result,
-        deadline: (!ends_job).then_some(deadline),
-        ..Asked::by(&request.actor)
-    };
-    moved(request, row, &asked, at, writes)
-}
-
-fn moved(request: &Resolve, row: &Row, asked: &Asked, at: Moment, writes: &mut Writes) -> Resolved {
     let verdict = match &request.decision {
-        Decision::Happened { is_whole_job, .. } if *is_whole_job => Verdict::HappenedAndWasAll,
+        Decision::Happened { .. } if result.is_some() => Verdict::HappenedAndWasAll,
         Decision::Happened { .. } => Verdict::Happened,
         Decision::DidNotHappen => Verdict::DidNotHappen,
         Decision::Complete { .. } => Verdict::Complete,
         Decision::Abandon => Verdict::Abandon,
     };
-    match row.step(Event::Verdict(verdict), row.epoch, at) {
-        Step::Move(moved) => {
-            let asked = Asked {
-                // A job that ends keeps its deadline.
-                deadline: asked
-                    .deadline
-                    .filter(|_: &Timestamp| moved.to == State::Queued),
-                actor: asked.actor.clone(),
-                result: asked.result.clone(),
-                ..Asked::default()
-            };
-            let after = transition::apply(row, Fence::Unchanged, moved, &asked, at, writes);
-            Resolved::Decided(Box::new(after.view()))
-        }
-        Step::Refuse(_) | Step::AskToCancel => Resolved::Conflict(row.state),
-    }
+    let Step::Move(moved) = row.step(Event::Verdict(verdict), row.epoch, at) else {
+        return Resolved::Conflict(row.state);
+    };
+    let asked = Asked {
+        result,
+        // A job that ends keeps the deadline that it had.
+        deadline: (moved.to == State::Queued).then_some(deadline),
+        ..Asked::by(&request.actor)
+    };
+    let after = transition::apply(row, Fence::Unchanged, moved, &asked, at, writes);
+    Resolved::Decided(Box::new(after.view()))
 }
 
 /// Marks the effects that the decision speaks of; answers the job's result, if it gets one.
@@ -106,11 +91,12 @@ fn mark(
             is_whole_job,
         } => {
             let effect = chosen?;
+            let completes = *is_whole_job && (outcome.is_some() || effect.evidence.is_none());
             let given = outcome.clone().or_else(|| effect.evidence.clone());
             let outcome = given.unwrap_or_else(|| "null".to_owned());
             let change = EffectChange::Settle(outcome.clone());
             write(row, effect, change, settled, &request.actor, writes);
-            is_whole_job.then_some(outcome)
+            completes.then_some(outcome)
         }
         Decision::DidNotHappen => {
             let declined = EventType::EffectDeclined;

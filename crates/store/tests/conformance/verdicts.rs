@@ -382,3 +382,31 @@ async fn unknown_jobs_are_paged_with_all_their_effects() {
     seen.dedup();
     assert_eq!(seen.len(), 5);
 }
+
+/// Only its handler knows what result that makes.
+#[tokio::test]
+async fn a_whole_job_with_evidence_goes_on_to_its_handler() {
+    let world = World::new().await;
+    let job = world.queued("k").await;
+    let claim = world.claimed(job).await.claim;
+    open(&world, claim, "http").await;
+    world.clock.turn(LEASE);
+    let settle = SettleEffect {
+        claim,
+        name: name("http"),
+        outcome: "{\"text\":\"7\"}".to_owned(),
+    };
+    assert!(matches!(
+        world.store.settle_effect(settle).await.unwrap(),
+        Marked::Fenced(_)
+    ));
+    let reaped = world.store.reap(reap(job, claim.epoch())).await.unwrap();
+    assert!(matches!(reaped, Reaped::Moved { .. }));
+    let decision = Decision::Happened {
+        outcome: None,
+        is_whole_job: true,
+    };
+    let view = decided(&world, resolve(job, decision)).await;
+    assert_eq!(view.state, State::Queued);
+    world.verify().await;
+}
