@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
 use fencepost_service::settings;
 
-use crate::commands::{healthcheck, jobs, keys};
+use crate::commands::{healthcheck, jobs, keys, unknown};
 use crate::exit;
 
 /// A durable job system: accept over HTTP, run on workers, lose nothing.
@@ -106,6 +106,8 @@ pub(crate) enum Verb {
     Events(jobs::Events),
     Cancel(jobs::Cancel),
     Retry(jobs::Retry),
+    Unknown(unknown::Unknown),
+    Resolve(Box<unknown::Resolve>),
     /// Replay every job's history against the rules, directly on the database
     Verify,
     Healthcheck(healthcheck::Healthcheck),

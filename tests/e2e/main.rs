@@ -5,4 +5,5 @@ mod effects;
 mod embedded;
 mod faults;
 mod steps;
+mod verdicts;
 mod workers;

@@ -183,7 +183,7 @@ impl Get {
 }
 
 /// Keeps an argument inside its path segment.
-fn segment(text: &str) -> String {
+pub(super) fn segment(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
@@ -229,7 +229,7 @@ struct Page {
 const PAGE: usize = 100;
 
 /// Reads pages until `limit` items or the end.
-async fn pages(
+pub(super) async fn pages(
     client: &Client,
     path: &str,
     filter: &str,
@@ -254,7 +254,7 @@ async fn pages(
     Ok(())
 }
 
-fn item<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, Failed> {
+pub(super) fn item<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, Failed> {
     serde_json::from_str(raw.get()).map_err(|error| {
         Failed::new(
             Exit::Unavailable,

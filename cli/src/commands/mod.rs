@@ -3,6 +3,7 @@
 pub(crate) mod healthcheck;
 pub(crate) mod jobs;
 pub(crate) mod keys;
+pub(crate) mod unknown;
 mod verify;
 
 use anyhow::Context as _;
@@ -71,6 +72,8 @@ pub(crate) async fn run(cli: Cli, settings: Settings) -> anyhow::Result<Exit> {
         Verb::Events(events) => Ok(events.run(&client(&settings)?, format).await?),
         Verb::Cancel(cancel) => Ok(cancel.run(&client(&settings)?, format).await?),
         Verb::Retry(retry) => Ok(retry.run(&client(&settings)?, format).await?),
+        Verb::Unknown(unknown) => Ok(unknown.run(&client(&settings)?, format).await?),
+        Verb::Resolve(resolve) => Ok(resolve.run(&client(&settings)?, format).await?),
         Verb::Healthcheck(check) => Ok(check
             .run(&settings.url, settings.health_listen.as_deref())
             .await?),

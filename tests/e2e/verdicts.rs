@@ -1,0 +1,157 @@
+//! Unknown jobs, decided by a person on the command line.
+
+use fencepost_tests::{Client, Process, Volume};
+use serde_json::{Value, json};
+
+use crate::workers::{ledger_worker, noted};
+
+/// A job whose worker was killed inside its call, and a worker to go on.
+async fn unknown(volume: &Volume, client: &Client, key: &str) -> String {
+    let lost = ledger_worker(volume, "lost");
+    let plan = json!({"steps": ["mail"], "stop_at": "mail called"});
+    let id = client.accepted(key, "ledger", plan).await;
+    noted(volume, "mail called", calls(volume, "") + 1).await;
+    lost.kill_9();
+    let job = client.at_rest(&id).await;
+    assert_eq!(job["state"], "unknown");
+    id
+}
+
+fn calls(volume: &Volume, id: &str) -> usize {
+    let all = volume.ledger();
+    let calls = all
+        .iter()
+        .filter(|line| line.starts_with(id) && line.ends_with("mail called"));
+    calls.count()
+}
+
+fn run(volume: &Volume, up: &Process, arguments: &[&str]) -> (i32, String, String) {
+    volume.run(&[&["--url", &up.url], arguments].concat())
+}
+
+fn done(volume: &Volume, up: &Process, arguments: &[&str]) -> String {
+    let (code, out, err) = run(volume, up, arguments);
+    assert_eq!(code, 0, "{arguments:?}: {out}{err}");
+    out
+}
+
+#[tokio::test]
+async fn a_person_decides_in_each_of_the_four_ways() {
+    let volume = Volume::new();
+    let up = volume.start("up");
+    let client = Client::new(&up, &volume);
+    let mut jobs = Vec::new();
+    for key in ["happened", "not", "complete", "abandon"] {
+        jobs.push(unknown(&volume, &client, key).await);
+    }
+    let [happened, not, complete, abandon] = &jobs[..] else {
+        panic!()
+    };
+    let listed = done(&volume, &up, &["unknown"]);
+    for id in &jobs {
+        let line = listed.lines().find(|line| line.starts_with(id.as_str()));
+        let line = line.unwrap_or_else(|| panic!("{id} in {listed}"));
+        assert!(
+            line.contains("ledger") && line.contains("mail") && line.contains("lost-"),
+            "{line}"
+        );
+    }
+    let one: Value = serde_json::from_str(
+        done(&volume, &up, &["unknown", "--json"])
+            .lines()
+            .next()
+            .unwrap(),
+    )
+    .unwrap();
+    assert_eq!(one["effect"]["key"], format!("{happened}/mail"));
+
+    let _worker = ledger_worker(&volume, "second");
+    let why = ["--reason", "seen in the ledger"];
+    let of = |id: &str, words: &[&str]| {
+        done(&volume, &up, &[&["resolve", id], words, &why[..]].concat())
+    };
+    of(happened, &["--happened", "--outcome", "\"sent\""]);
+    of(not, &["--did-not-happen"]);
+    of(
+        complete,
+        &["--complete", "{\"receipt\":7}", "--evidence", "page 3"],
+    );
+    of(abandon, &["--abandon"]);
+
+    let job = client.at_rest(happened).await;
+    assert_eq!(
+        (&job["state"], calls(&volume, happened)),
+        (&json!("completed"), 1)
+    );
+    let job = client.at_rest(not).await;
+    assert_eq!(
+        (&job["state"], &job["epoch"]),
+        (&json!("completed"), &json!(2))
+    );
+    assert_eq!(calls(&volume, not), 2);
+    let job = client.at_rest(complete).await;
+    assert_eq!(job["result"], json!({"receipt": 7}));
+    let job = client.at_rest(abandon).await;
+    assert_eq!(job["error"]["code"], "abandoned");
+    for id in [complete, abandon] {
+        assert_eq!(calls(&volume, id), 1);
+    }
+
+    let (code, _, err) = run(
+        &volume,
+        &up,
+        &["resolve", complete, "--abandon", "--reason", "x"],
+    );
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("state_conflict"), "{err}");
+    assert_eq!(done(&volume, &up, &["unknown"]).lines().count(), 1);
+    volume.verify();
+}
+
+#[tokio::test]
+async fn all_that_fit_a_filter_are_decided_after_a_confirmation() {
+    let volume = Volume::new();
+    let up = volume.start("up");
+    let client = Client::new(&up, &volume);
+    let jobs = [
+        unknown(&volume, &client, "1").await,
+        unknown(&volume, &client, "2").await,
+    ];
+    let all = [
+        "resolve",
+        "--all",
+        "--kind",
+        "ledger",
+        "--abandon",
+        "--reason",
+        "a mistake",
+    ];
+    // Nobody sits at this terminal.
+    let (code, out, err) = run(&volume, &up, &all);
+    assert_eq!(code, 2, "{out}{err}");
+    assert!(
+        out.contains(&jobs[0]) && err.contains("--yes"),
+        "{out}{err}"
+    );
+    assert_eq!(client.at_rest(&jobs[0]).await["state"], "unknown");
+    let other = done(
+        &volume,
+        &up,
+        &[
+            "resolve",
+            "--all",
+            "--kind",
+            "echo",
+            "--abandon",
+            "--reason",
+            "x",
+            "--yes",
+        ],
+    );
+    assert!(other.contains("nothing fits"), "{other}");
+    let out = done(&volume, &up, &[&all[..], &["--yes"]].concat());
+    for id in &jobs {
+        assert!(out.contains(&format!("{id} is dead")), "{out}");
+    }
+    volume.verify();
+}
