@@ -1,5 +1,11 @@
 //! Fencepost as its users run it: processes, a real broker, real crashes.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it does not expect ends there"
+)]
+
 mod broker;
 mod effects;
 mod embedded;

@@ -146,6 +146,10 @@ impl Unknown {
   fencepost resolve 0193a5c8-6d7e-7cc0-8a51-3f1d2a9b4e77 --complete '{\"receipt\":\"R-17\"}' --reason 'confirmed by phone'
   fencepost resolve --all --kind invoice.send --did-not-happen --reason 'the receiver was down until 10:00'"
 )]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "flags, of which clap's groups allow one"
+)]
 pub(crate) struct Resolve {
     /// The job's id
     id: Option<String>,
@@ -187,7 +191,7 @@ pub(crate) struct Resolve {
 }
 
 #[derive(Serialize)]
-struct Verdict<'a> {
+struct Body<'a> {
     verdict: &'static str,
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,7 +216,7 @@ fn json(name: &str, text: Option<&String>) -> Result<Option<Box<RawValue>>, Fail
 
 impl Resolve {
     pub(crate) async fn run(self, client: &Client, format: Format) -> Result<Exit, Failed> {
-        let verdict = Verdict {
+        let verdict = Body {
             verdict: if self.happened {
                 "happened"
             } else if self.did_not_happen {
