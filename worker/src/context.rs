@@ -174,7 +174,10 @@ impl Context {
     /// # Errors
     /// [`BlobError::Missing`] for a blob of another tenant too.
     pub async fn blob(&self, hash: &BlobHash) -> Result<Bytes, BlobError> {
-        self.blobs.get(&self.job.tenant, hash).await
+        match self.store.blob(&self.job.tenant, hash).await? {
+            Some(place) => self.blobs.get(&place).await,
+            None => Err(BlobError::Missing(*hash)),
+        }
     }
 
     /// Calls the outside world, at most once whatever crashes.

@@ -159,7 +159,9 @@ impl Trial {
     pub async fn put_blob(&self, content: impl Into<Bytes>) -> Result<BlobHash, TrialError> {
         let chunk = Ok::<_, std::io::Error>(content.into());
         let content = futures_util::stream::iter([chunk]);
-        let (hash, _) = self.blobs.put(&Tenant::new(NAME)?, content).await?;
+        let (store, unique) = (&self.store, SystemIds.uuid());
+        let put = self.blobs.put(store, unique, &Tenant::new(NAME)?, content);
+        let (hash, _) = put.await?;
         Ok(hash)
     }
 

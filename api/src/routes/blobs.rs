@@ -6,7 +6,6 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use fencepost_core::limits::BLOB_BYTES_MAX;
-use fencepost_store::RecordBlob;
 use fencepost_store::blobs::BlobError;
 use serde::Serialize;
 use tokio::time::timeout;
@@ -36,19 +35,14 @@ pub(super) async fn put(
     query.finish()?;
     let limit = api.timers.body.saturating_mul(BODY_TIMES);
     let content = timed_body(request, BLOB_BYTES_MAX, limit)?;
-    let put = api.blobs.put(&caller.tenant, content);
+    let unique = api.ids.uuid();
+    let put = api.blobs.put(&api.store, unique, &caller.tenant, content);
     // The body's time, and the store's to take its turn and to flush.
     let whole = limit.saturating_add(api.answer_limit());
     let (hash, size) = match timeout(whole, put).await {
         Ok(put) => put.map_err(|error| refused(&api, error))?,
         Err(_) => return Err(api.unavailable("the blob could not be stored in time: put it again")),
     };
-    let record = RecordBlob {
-        tenant: caller.tenant,
-        hash,
-        size,
-    };
-    api.ask(api.store.record_blob(record)).await?;
     let blob = hash.to_string();
     json(StatusCode::CREATED, &Put { blob, size })
 }
@@ -60,6 +54,7 @@ fn refused(api: &Parts, error: BlobError) -> ApiError {
             Ok(refused) => *refused,
             Err(_) => ApiError::invalid("the body broke off"),
         },
+        BlobError::Store(error) => api.of_store(&error),
         BlobError::Missing(_)
         | BlobError::Damaged(_)
         | BlobError::Storage(_)

@@ -3,22 +3,33 @@
 //! Owns where the bytes lie: the data directory by default, S3 by
 //! configuration. Which blobs a tenant has, and which jobs refer to them, is
 //! the store's business. Content is durable before [`Blobs::put`] answers; a
-//! crash before that leaves an object nobody refers to, which is collected.
+//! crash before that leaves an object nobody refers to, which is swept.
+//!
+//! Every upload writes an object of a new name, and the record says which one
+//! counts. So the deletion of a forgotten blob's content, however late it comes,
+//! can only meet an object that nobody refers to: an upload of the same content
+//! meanwhile has its own. Only the record decides, in the writer's transaction,
+//! against submissions that refer to it.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fencepost_core::id::Tenant;
 use fencepost_core::limits::BLOB_BYTES_MAX;
+use fencepost_core::time::{Timestamp, millis};
 use futures_util::{Stream, StreamExt as _};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
-use crate::contract::{BlobHash, hex};
+use crate::contract::{BlobHash, BlobKnown, BlobPlace, RecordBlob, TouchBlob, hex};
+use crate::error::StoreError;
+use crate::store::Store;
 
 /// Uploads held in memory at once: with [`BLOB_BYTES_MAX`] this bounds them to 128 MiB.
 const UPLOADS_MAX: usize = 8;
@@ -41,6 +52,9 @@ pub enum BlobError {
     /// The storage failed.
     #[error("blob storage failed")]
     Storage(#[source] object_store::Error),
+    /// The store did not record it.
+    #[error("the blob could not be recorded")]
+    Store(#[from] StoreError),
     /// The settings of the storage are not usable.
     #[error("blob storage could not be opened")]
     Open(#[source] object_store::Error),
@@ -98,15 +112,18 @@ impl Blobs {
         }
     }
 
-    /// Reads a stream to its end and stores it durably; answers its hash and length.
+    /// Reads a stream to its end, stores it durably and records it; answers its
+    /// hash and length. `unique` is used for nothing else: it makes the object's name.
     ///
     /// # Errors
     /// [`BlobError::TooLarge`] as soon as the stream exceeds [`BLOB_BYTES_MAX`].
     ///
     /// # Cancel safety
-    /// A dropped upload stores nothing that is referred to.
+    /// A dropped upload leaves at most an object that nobody refers to.
     pub async fn put<E>(
         &self,
+        store: &Store,
+        unique: Uuid,
         tenant: &Tenant,
         content: impl Stream<Item = Result<Bytes, E>>,
     ) -> Result<(BlobHash, u64), BlobError>
@@ -114,24 +131,34 @@ impl Blobs {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let _permit = self.uploads.acquire().await;
-        let mut content = std::pin::pin!(content);
-        let mut bytes = BytesMut::new();
-        while let Some(chunk) = content.next().await {
-            let chunk = chunk.map_err(|error| BlobError::Upload(error.into()))?;
-            if bytes.len() + chunk.len() > BLOB_BYTES_MAX {
-                return Err(BlobError::TooLarge);
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        let bytes = bytes.freeze();
+        let bytes = read(content).await?;
         let hash = BlobHash(Sha256::digest(&bytes).into());
         let size = bytes.len() as u64;
-        // Always written, even if it is there: an earlier upload may have
-        // crashed before its flush.
+        let touch = TouchBlob {
+            tenant: tenant.clone(),
+            hash,
+        };
+        // A record says that its content is durable.
+        if store.touch_blob(touch).await? {
+            return Ok((hash, size));
+        }
+        let object = format!("{}-{}", location(tenant, &hash), unique.as_simple());
+        let path = ObjectPath::from(object.as_str());
         self.objects
-            .put(&location(tenant, &hash), PutPayload::from_bytes(bytes))
+            .put(&path, PutPayload::from_bytes(bytes))
             .await
             .map_err(BlobError::Storage)?;
+        let record = RecordBlob {
+            tenant: tenant.clone(),
+            hash,
+            size,
+            object,
+        };
+        match store.record_blob(record).await? {
+            BlobKnown::New => {}
+            // Another upload of the same content was first; ours is one too many.
+            BlobKnown::Before => self.delete_object(&path).await,
+        }
         Ok((hash, size))
     }
 
@@ -139,22 +166,97 @@ impl Blobs {
     ///
     /// # Errors
     /// [`BlobError::Missing`], [`BlobError::Damaged`], [`BlobError::Storage`].
-    pub async fn get(&self, tenant: &Tenant, hash: &BlobHash) -> Result<Bytes, BlobError> {
-        let found = match self.objects.get(&location(tenant, hash)).await {
+    pub async fn get(&self, place: &BlobPlace) -> Result<Bytes, BlobError> {
+        let hash = place.hash;
+        let found = match self.objects.get(&path_of(place)).await {
             Ok(found) => found,
-            Err(object_store::Error::NotFound { .. }) => return Err(BlobError::Missing(*hash)),
+            Err(object_store::Error::NotFound { .. }) => return Err(BlobError::Missing(hash)),
             Err(error) => return Err(BlobError::Storage(error)),
         };
         if found.meta.size > BLOB_BYTES_MAX as u64 {
-            return Err(BlobError::Damaged(*hash));
+            return Err(BlobError::Damaged(hash));
         }
         let bytes = found.bytes().await.map_err(BlobError::Storage)?;
         if Sha256::digest(&bytes)[..] == hash.0 {
             Ok(bytes)
         } else {
-            Err(BlobError::Damaged(*hash))
+            Err(BlobError::Damaged(hash))
         }
     }
+
+    /// Deletes the content of blobs that the store has forgotten.
+    pub async fn delete(&self, places: &[BlobPlace]) {
+        for place in places {
+            self.delete_object(&path_of(place)).await;
+        }
+    }
+
+    /// Deletes named objects that no blob refers to and that were written at least
+    /// `unused_for` ago: uploads that broke off. Answers how many.
+    ///
+    /// # Errors
+    /// [`BlobError::Storage`], [`BlobError::Store`]; what was deleted before stays so.
+    pub async fn sweep(&self, store: &Store, unused_for: Duration) -> Result<u64, BlobError> {
+        let before = millis_before(store.now(), unused_for);
+        let mut objects = self.objects.list(None);
+        let mut page = Vec::with_capacity(SWEEP_PAGE);
+        let mut deleted = 0;
+        loop {
+            let next = objects
+                .next()
+                .await
+                .transpose()
+                .map_err(BlobError::Storage)?;
+            let ended = next.is_none();
+            if let Some(object) = next
+                && object.last_modified.timestamp_millis() <= before
+                && is_named(&object.location)
+            {
+                page.push(object.location.to_string());
+            }
+            if page.len() == SWEEP_PAGE || (ended && !page.is_empty()) {
+                let known = store.known_objects(&page).await?;
+                for name in page.drain(..).filter(|name| !known.contains(name)) {
+                    self.delete_object(&ObjectPath::from(name)).await;
+                    deleted += 1;
+                }
+            }
+            if ended {
+                return Ok(deleted);
+            }
+        }
+    }
+
+    /// Deletes an object; one that stays is found again by the next sweep.
+    async fn delete_object(&self, path: &ObjectPath) {
+        match self.objects.delete(path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => tracing::warn!(%error, "the content of a blob could not be deleted"),
+        }
+    }
+}
+
+/// Objects that are looked up at once.
+const SWEEP_PAGE: usize = 500;
+
+fn millis_before(now: Timestamp, duration: Duration) -> i64 {
+    now.as_millis().saturating_sub(millis(duration))
+}
+
+async fn read<E>(content: impl Stream<Item = Result<Bytes, E>>) -> Result<Bytes, BlobError>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut content = std::pin::pin!(content);
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = content.next().await {
+        let chunk = chunk.map_err(|error| BlobError::Upload(error.into()))?;
+        if bytes.len() + chunk.len() > BLOB_BYTES_MAX {
+            return Err(BlobError::TooLarge);
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
 }
 
 /// How to reach S3-compatible storage.
@@ -194,69 +296,15 @@ fn location(tenant: &Tenant, hash: &BlobHash) -> ObjectPath {
     ObjectPath::from_iter([hex(tenant.as_str().as_bytes()), shard, digest])
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stream(chunks: Vec<&'static [u8]>) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
-        futures_util::stream::iter(
-            chunks
-                .into_iter()
-                .map(|chunk| Ok(Bytes::from_static(chunk))),
-        )
+fn path_of(place: &BlobPlace) -> ObjectPath {
+    match &place.object {
+        Some(name) => ObjectPath::from(name.as_str()),
+        None => location(&place.tenant, &place.hash),
     }
+}
 
-    #[tokio::test]
-    async fn content_is_addressed_by_its_hash_under_its_tenant() {
-        let directory = tempfile::tempdir().unwrap();
-        let blobs = Blobs::local(directory.path()).unwrap();
-        let (a, b) = (Tenant::new("../a").unwrap(), Tenant::new("b").unwrap());
-        let (hash, size) = blobs.put(&a, stream(vec![b"he", b"llo"])).await.unwrap();
-        assert_eq!(size, 5);
-        assert_eq!(
-            hash.to_string(),
-            "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
-        );
-        assert_eq!(&blobs.get(&a, &hash).await.unwrap()[..], b"hello");
-        assert!(matches!(
-            blobs.get(&b, &hash).await,
-            Err(BlobError::Missing(_))
-        ));
-        assert_eq!(blobs.put(&a, stream(vec![b"hello"])).await.unwrap().0, hash);
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_is_too_long_or_breaks_off_stores_nothing() {
-        static MEBIBYTE: [u8; 1 << 20] = [7; 1 << 20];
-        let directory = tempfile::tempdir().unwrap();
-        let blobs = Blobs::local(directory.path()).unwrap();
-        let tenant = Tenant::new("a").unwrap();
-        let long = stream(vec![&MEBIBYTE; 17]);
-        assert!(matches!(
-            blobs.put(&tenant, long).await,
-            Err(BlobError::TooLarge)
-        ));
-        let broken = stream(vec![b"x"]).chain(futures_util::stream::iter([Err(
-            std::io::Error::other("gone"),
-        )]));
-        assert!(matches!(
-            blobs.put(&tenant, broken).await,
-            Err(BlobError::Upload(_))
-        ));
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-    }
-
-    #[tokio::test]
-    async fn damaged_content_is_not_handed_out() {
-        let directory = tempfile::tempdir().unwrap();
-        let blobs = Blobs::local(directory.path()).unwrap();
-        let tenant = Tenant::new("a").unwrap();
-        let (hash, _) = blobs.put(&tenant, stream(vec![b"hello"])).await.unwrap();
-        let file = directory.path().join(location(&tenant, &hash).as_ref());
-        std::fs::write(file, b"hallo").unwrap();
-        assert!(matches!(
-            blobs.get(&tenant, &hash).await,
-            Err(BlobError::Damaged(_))
-        ));
-    }
+/// Whether an object has a name of its own: those that have not are found by
+/// their hash alone, and go with their record.
+fn is_named(path: &ObjectPath) -> bool {
+    path.filename().is_some_and(|name| name.contains('-'))
 }

@@ -7,11 +7,12 @@
 use fencepost_core::id::{JobId, OperationKey, Owner, Tenant};
 
 use crate::contract::{
-    BlobKnown, Cancel, Cancelled, ClaimJob, ClaimOutcome, Complete, CreateKey, DeclineEffect, Fail,
-    Heartbeat, KeyCreated, KeyRevoked, Lead, Leadership, Marked, OpenEffect, Opened, PauseQueue,
-    PutBack, PutBackOutcome, Reap, Reaped, RecordBlob, Redispatch, Release, Renew, Renewed, Report,
-    Resign, Resolve, Resolved, ResumeQueue, Retried, Retry, RevokeKey, SaveStep, SettleDispatches,
-    SettleEffect, Snooze, Submit, Submitted, Take, Taken,
+    BlobKnown, BlobPlace, Cancel, Cancelled, ClaimJob, ClaimOutcome, CollectBlobs, Complete,
+    CreateKey, DeclineEffect, Fail, Heartbeat, KeyCreated, KeyRevoked, Lead, Leadership, Marked,
+    OpenEffect, Opened, PauseQueue, Prune, Pruned, PutBack, PutBackOutcome, Reap, Reaped,
+    RecordBlob, Redispatch, Release, Renew, Renewed, Report, Resign, Resolve, Resolved,
+    ResumeQueue, Retried, Retry, RevokeKey, SaveStep, SettleDispatches, SettleEffect, Snooze,
+    Submit, Submitted, Take, Taken, TouchBlob, Unpark,
 };
 
 /// Whether a commit waits for the disk.
@@ -94,6 +95,10 @@ commands! {
     SettleDispatches => u64, NotOnItsOwn;
     Redispatch => u64, NotOnItsOwn;
     RecordBlob => BlobKnown, Before;
+    TouchBlob => bool, Before;
+    CollectBlobs => Vec<BlobPlace>, Before;
+    Prune => Pruned, NotOnItsOwn;
+    Unpark => Vec<JobId>, Before;
     PauseQueue => (), Before;
     ResumeQueue => (), Before;
     CreateKey => KeyCreated, Before;
@@ -133,6 +138,10 @@ impl Command {
             | Self::SettleDispatches(_)
             | Self::Redispatch(_)
             | Self::RecordBlob(_)
+            | Self::TouchBlob(_)
+            | Self::CollectBlobs(_)
+            | Self::Prune(_)
+            | Self::Unpark(_)
             | Self::PauseQueue(_)
             | Self::ResumeQueue(_)
             | Self::CreateKey(_)
@@ -160,6 +169,7 @@ impl Command {
             Self::Resolve(request) => request.decision.weight(),
             Self::SettleDispatches(request) => request.results.len() * ROW,
             Self::Take(request) => request.limit as usize * ROW,
+            Self::Prune(request) => request.limit as usize * ROW,
             _ => 0,
         };
         carried + ROW

@@ -6,19 +6,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_core::id::{IdSource, JobId, QueueName};
+use fencepost_core::id::{IdSource, JobId, QueueName, Tenant};
 use fencepost_core::time::{Clock, Timestamp};
 use tokio::sync::watch;
 
 use crate::command::Verb;
 use crate::contract::{
-    AuditPage, BlobKnown, Cancel, Cancelled, ClaimJob, ClaimOutcome, Complete, CreateKey,
-    DeclineEffect, ExpiredPage, Fail, FeedEvent, Heartbeat, HistoryPage, JobFilter, JobPage,
-    JobView, KeyCreated, KeyRecord, KeyRevoked, Lead, Leadership, Marked, OpenEffect, Opened,
-    PauseQueue, PutBack, PutBackOutcome, QueueDepth, Reap, Reaped, RecordBlob, Redispatch, Release,
-    Renew, Renewed, Report, Resign, Resolve, Resolved, ResumeQueue, Retried, Retry, RevokeKey,
-    SaveStep, Scope, SettleDispatches, SettleEffect, Snooze, Submit, Submitted, Take, Taken,
-    Unclaimed, UnclaimedPage, UnknownPage, WorkerRecord,
+    AuditPage, BlobHash, BlobKnown, BlobPlace, Cancel, Cancelled, ClaimJob, ClaimOutcome,
+    CollectBlobs, Complete, CreateKey, DeclineEffect, ExpiredPage, Fail, FeedEvent, Heartbeat,
+    HistoryPage, JobFilter, JobPage, JobView, KeyCreated, KeyRecord, KeyRevoked, Lead, Leadership,
+    Marked, OpenEffect, Opened, ParkedEntry, PauseQueue, Prune, Pruned, PutBack, PutBackOutcome,
+    QueueDepth, Reap, Reaped, RecordBlob, Redispatch, Release, Renew, Renewed, Report, Resign,
+    Resolve, Resolved, ResumeQueue, Retried, Retry, RevokeKey, SaveStep, Scope, SettleDispatches,
+    SettleEffect, Snooze, StageCount, Submit, Submitted, Take, Taken, TouchBlob, Unclaimed,
+    UnclaimedPage, UnknownPage, Unpark, WorkerRecord,
 };
 use crate::error::StoreError;
 use crate::sqlite;
@@ -124,6 +125,14 @@ verbs! {
     redispatch(Redispatch) -> u64;
     /// Records that a blob's content is durable.
     record_blob(RecordBlob) -> BlobKnown;
+    /// Says that a blob is wanted; false when its content has to be stored.
+    touch_blob(TouchBlob) -> bool;
+    /// Forgets blobs that nobody refers to; answers where their content lies.
+    collect_blobs(CollectBlobs) -> Vec<BlobPlace>;
+    /// Removes jobs that ended long ago.
+    prune(Prune) -> Pruned;
+    /// Releases parked entries; answers of which jobs.
+    unpark(Unpark) -> Vec<JobId>;
     /// Stops claims on a queue.
     pause_queue(PauseQueue) -> ();
     /// Allows claims on a queue again.
@@ -343,6 +352,47 @@ impl Store {
     /// As for all readings.
     pub async fn queues(&self) -> Result<Vec<QueueDepth>, StoreError> {
         self.inner.reader.queues().await
+    }
+
+    /// Entries that failed alone and are held back, in their order, after a place.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn parked(
+        &self,
+        queue: Option<&QueueName>,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<ParkedEntry>, StoreError> {
+        self.inner.reader.parked(queue, after, limit).await
+    }
+
+    /// How many outbox entries of each queue are at each stage.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn stages(&self) -> Result<Vec<StageCount>, StoreError> {
+        self.inner.reader.stages().await
+    }
+
+    /// Where a blob's content lies, if the tenant has it.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn blob(
+        &self,
+        tenant: &Tenant,
+        hash: &BlobHash,
+    ) -> Result<Option<BlobPlace>, StoreError> {
+        self.inner.reader.blob(tenant, hash).await
+    }
+
+    /// Which of these objects hold a blob's content.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn known_objects(&self, names: &[String]) -> Result<Vec<String>, StoreError> {
+        self.inner.reader.known_objects(names).await
     }
 
     /// Workers heard of since an instant.

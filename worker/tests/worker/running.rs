@@ -47,7 +47,7 @@ async fn a_result_is_kept_digit_for_digit() {
 async fn a_document_is_extracted_from_a_blob_and_from_text() {
     let world = World::new().await;
     let content = futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from("Grüße"))]);
-    let (hash, _) = world.blobs.put(&tenant(), content).await.unwrap();
+    let (hash, _) = world.put(content).await;
     let own = std::env::current_exe().unwrap();
     let guard = own.ancestors().nth(2).unwrap();
     let extractor = Extractor::new(guard.join("examples/extract-guard"), Vec::new());

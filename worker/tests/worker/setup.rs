@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::fingerprint::{Fingerprint, Moment, Options};
-use fencepost_core::id::{JobId, KindName, OperationKey, Owner, QueueName, Tenant};
+use fencepost_core::id::{IdSource as _, JobId, KindName, OperationKey, Owner, QueueName, Tenant};
 use fencepost_core::kind::{Kind, Kinds, OnCrash, Runner};
 use fencepost_core::lifecycle::{self, State};
 use fencepost_core::retry::Backoff;
@@ -97,6 +97,16 @@ impl World {
     pub(crate) fn start(&self, builder: Builder) -> Running {
         let poll = Poll::new(self.store.clone(), vec![queue()]);
         Running::start(builder, Box::new(poll))
+    }
+
+    /// Puts a blob.
+    pub(crate) async fn put(
+        &self,
+        content: impl futures_util::Stream<Item = Result<bytes::Bytes, std::io::Error>>,
+    ) -> (fencepost_store::BlobHash, u64) {
+        let unique = SystemIds.uuid();
+        let put = self.blobs.put(&self.store, unique, &tenant(), content);
+        put.await.unwrap()
     }
 
     pub(crate) async fn submit(&self, request: Submit) -> JobId {

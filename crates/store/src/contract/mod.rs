@@ -12,6 +12,7 @@
 
 mod control;
 mod effect;
+mod housekeeping;
 mod key;
 mod outbox;
 mod presence;
@@ -24,6 +25,9 @@ pub use control::{
     Cancel, Cancelled, PauseQueue, Reap, Reaped, ResumeQueue, Retried, Retry, Scope,
 };
 pub use effect::{DeclineEffect, EffectRecord, Marked, OpenEffect, Opened, SaveStep, SettleEffect};
+pub use housekeeping::{
+    BlobPlace, CollectBlobs, ParkedEntry, Prune, Pruned, StageCount, TouchBlob, Unpark,
+};
 pub use key::{CreateKey, KeyCreated, KeyRecord, KeyRevoked, RevokeKey, Role};
 pub use outbox::{
     Dispatch, DispatchResult, PutBack, PutBackOutcome, Redispatch, SettleDispatches, Take, Taken,

@@ -136,6 +136,8 @@ pub struct RecordBlob {
     pub hash: BlobHash,
     /// Its length in bytes.
     pub size: u64,
+    /// The object that holds it, of which there is no other of that name.
+    pub object: String,
 }
 
 /// Whether a blob was known before.
@@ -143,7 +145,8 @@ pub struct RecordBlob {
 pub enum BlobKnown {
     /// It is new to this tenant.
     New,
-    /// It was put before; its 24 hours of grace start anew.
+    /// It was put before, and that content stands: the object of this request is not
+    /// referred to. Its time without a reference begins anew.
     Before,
 }
 

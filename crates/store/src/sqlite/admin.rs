@@ -48,13 +48,14 @@ pub(super) async fn record_blob(
         .await
         .map_err(&recording)?;
     sqlx::query(
-        "INSERT INTO blob (tenant, hash, size, last_put_at) VALUES (?1, ?2, ?3, ?4)
+        "INSERT INTO blob (tenant, hash, size, last_put_at, object) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT (tenant, hash) DO UPDATE SET last_put_at = excluded.last_put_at",
     )
     .bind(request.tenant.as_str())
     .bind(hash)
     .bind(i64::try_from(request.size).unwrap_or(i64::MAX))
     .bind(now.as_millis())
+    .bind(&request.object)
     .execute(connection)
     .await
     .map_err(&recording)?;

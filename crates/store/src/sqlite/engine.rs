@@ -22,7 +22,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::error::{during, is_busy};
 use super::prepare::{LOCK_SUFFIX, beside, connect};
 use super::turn::Turns;
-use super::{admin, load, outbox, submit, write};
+use super::{admin, housekeeping, load, outbox, submit, write};
 use crate::command::{Answer, Command, Flush, Subject};
 use crate::contract::Submit;
 use crate::decide::{self, Moment, Writes};
@@ -178,7 +178,8 @@ impl Engine {
         rings |= self.on_jobs(commands, now, &mut answers).await?;
         for (index, command) in commands.iter().enumerate() {
             if let Some(answer) = self.on_the_rest(command, now).await? {
-                rings |= matches!(answer, Answer::Redispatch(1..) | Answer::ResumeQueue(()));
+                rings |= matches!(answer, Answer::Redispatch(1..) | Answer::ResumeQueue(()))
+                    || matches!(&answer, Answer::Unpark(jobs) if !jobs.is_empty());
                 answers.insert(index, answer);
             }
         }
@@ -252,6 +253,14 @@ impl Engine {
             Command::RecordBlob(blob) => {
                 Answer::RecordBlob(admin::record_blob(on, now, blob).await?)
             }
+            Command::TouchBlob(blob) => {
+                Answer::TouchBlob(housekeeping::touch_blob(on, now, blob).await?)
+            }
+            Command::CollectBlobs(which) => {
+                Answer::CollectBlobs(housekeeping::collect_blobs(on, now, *which).await?)
+            }
+            Command::Prune(which) => Answer::Prune(housekeeping::prune(on, now, *which).await?),
+            Command::Unpark(which) => Answer::Unpark(housekeeping::unpark(on, now, which).await?),
             Command::PauseQueue(queue) => {
                 Answer::PauseQueue(admin::pause_queue(on, now, queue).await?)
             }

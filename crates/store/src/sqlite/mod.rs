@@ -8,6 +8,7 @@
 mod admin;
 mod engine;
 mod error;
+mod housekeeping;
 mod load;
 mod mount;
 mod outbox;

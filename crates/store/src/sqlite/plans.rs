@@ -5,7 +5,7 @@
 use sqlx::{ConnectOptions as _, Row as _};
 
 use super::prepare::connect_options;
-use super::{load, outbox, submit, unknown, write};
+use super::{housekeeping, load, outbox, submit, unknown, write};
 use crate::store::OpenOptions;
 
 #[derive(Debug)]
@@ -63,6 +63,15 @@ async fn no_statement_over_many_rows_scans_a_table() {
         submit::MISSING_BLOBS,
         submit::INSERT_ENTRIES,
         unknown::UNKNOWN,
+        housekeeping::ENDED,
+        housekeeping::KEEP_KEYS,
+        housekeeping::REMOVE[0],
+        housekeeping::REMOVE[1],
+        housekeeping::REMOVE[2],
+        housekeeping::REMOVE[3],
+        housekeeping::FORGET_KEYS,
+        housekeeping::COLLECT,
+        housekeeping::KNOWN_OBJECTS,
     ] {
         let explained = format!("EXPLAIN QUERY PLAN {statement}");
         let plan = sqlx::query(sqlx::AssertSqlSafe(explained))

@@ -23,7 +23,10 @@ use crate::store::OpenOptions;
 const APPLICATION_ID: i64 = 0x466e_6365;
 
 /// The migrations, in order; a file's `user_version` counts those it has.
-const MIGRATIONS: [&str; 1] = [include_str!("../../../../migrations/sqlite/0001_init.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../../../migrations/sqlite/0001_init.sql"),
+    include_str!("../../../../migrations/sqlite/0002_housekeeping.sql"),
+];
 
 /// How long SQLite itself waits for a lock before the caller is asked again.
 pub(super) const BUSY_SLICE: Duration = Duration::from_millis(250);

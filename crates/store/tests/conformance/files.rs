@@ -120,3 +120,28 @@ async fn a_commit_in_one_store_wakes_those_who_wait_in_another() {
         .unwrap();
     other.close().await;
 }
+
+/// As the first version wrote it, with a blob that has no name of its own.
+#[tokio::test]
+async fn a_file_of_an_older_version_is_brought_up_to_date_by_whoever_comes_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fencepost.db");
+    outside(
+        &path,
+        concat!(
+            include_str!("../../../../migrations/sqlite/0001_init.sql"),
+            "PRAGMA application_id = 1181639525; PRAGMA user_version = 1;
+             INSERT INTO blob (tenant, hash, size, last_put_at) VALUES ('acme', zeroblob(32), 5, 0);"
+        ),
+    )
+    .await;
+    let clock = clock().await;
+    let opening = (0..6).map(|_| tokio::spawn(Store::open(options(&path, Arc::clone(&clock)))));
+    for opened in futures_util::future::join_all(opening).await {
+        let store = opened.unwrap().unwrap();
+        let tenant = tenant_scope().tenant;
+        let blob = store.blob(&tenant, &BlobHash([0; 32])).await.unwrap();
+        assert_eq!(blob.unwrap().object, None);
+        store.close().await;
+    }
+}

@@ -15,11 +15,13 @@
     reason = "a test that meets what it does not expect ends there"
 )]
 
+mod blobs;
 mod control;
 mod effects;
 mod files;
 mod outbox;
 mod random;
+mod retention;
 mod run;
 mod submit;
 mod verdicts;

@@ -204,6 +204,7 @@ async fn a_payload_may_refer_to_blobs_of_its_own_tenant_only() {
         tenant: Tenant::new("other").unwrap(),
         hash,
         size: 3,
+        object: "an-object".to_owned(),
     };
     assert_eq!(
         world.store.record_blob(foreign).await.unwrap(),
@@ -217,6 +218,7 @@ async fn a_payload_may_refer_to_blobs_of_its_own_tenant_only() {
         tenant: Tenant::new("acme").unwrap(),
         hash,
         size: 3,
+        object: "an-object".to_owned(),
     };
     assert_eq!(
         world.store.record_blob(own.clone()).await.unwrap(),
