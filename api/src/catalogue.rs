@@ -1,8 +1,8 @@
 //! The kinds that are accepted, with their schemas compiled once at the start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fencepost_core::id::KindName;
+use fencepost_core::id::{KindName, QueueName};
 use fencepost_core::kind::{Kind, Kinds};
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
@@ -44,6 +44,14 @@ impl Catalogue {
             ))
         };
         kinds.iter().map(entry).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The queues that kinds wait in.
+    pub(crate) fn queues(&self) -> BTreeSet<QueueName> {
+        self.0
+            .values()
+            .map(|entry| entry.kind.queue.clone())
+            .collect()
     }
 
     /// The kind of this name.
@@ -104,7 +112,6 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fencepost_core::id::QueueName;
     use fencepost_core::kind::Runner;
     use serde_json::json;
 

@@ -11,7 +11,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts as Head;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
-use fencepost_core::id::{JobId, OperationKey};
+use fencepost_core::id::{JobId, OperationKey, QueueName};
 use fencepost_core::limits::{PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX};
 use fencepost_store::Role;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -59,6 +59,8 @@ callers! {
     Actor(Submit, Operator);
     /// A caller that may decide about jobs of its tenant.
     Operator(Operator);
+    /// A caller that may act on what belongs to no tenant.
+    Admin(Admin);
     /// A caller that may read jobs.
     Reader(Read, Operator);
 }
@@ -74,6 +76,20 @@ impl<S: Send + Sync> FromRequestParts<S> for JobPath {
         let id = Path::<String>::from_request_parts(head, state).await;
         let id = id.ok().and_then(|Path(id)| id.parse().ok());
         id.map(Self).ok_or_else(ApiError::not_found)
+    }
+}
+
+/// The queue of the path. What is not a queue's name is a queue that does not exist.
+#[derive(Debug)]
+pub(crate) struct QueuePath(pub(crate) QueueName);
+
+impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(head: &mut Head, state: &S) -> Result<Self, ApiError> {
+        let name = Path::<String>::from_request_parts(head, state).await;
+        let name = name.ok().and_then(|Path(name)| QueueName::new(name).ok());
+        name.map(Self).ok_or_else(ApiError::not_found)
     }
 }
 

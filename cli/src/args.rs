@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, value_parser};
 use fencepost_service::settings;
 
-use crate::commands::{healthcheck, jobs, keys, unknown};
+use crate::commands::{healthcheck, jobs, keys, outbox, queues, unknown};
 use crate::exit;
 
 /// A durable job system: accept over HTTP, run on workers, lose nothing.
@@ -108,6 +108,12 @@ pub(crate) enum Verb {
     Retry(jobs::Retry),
     Unknown(unknown::Unknown),
     Resolve(Box<unknown::Resolve>),
+    /// Show, pause and resume queues
+    #[command(subcommand)]
+    Queues(queues::Queues),
+    /// Show what is to be dispatched, and release what is held back; directly on the database
+    #[command(subcommand)]
+    Outbox(outbox::Outbox),
     /// Replay every job's history against the rules, directly on the database
     Verify,
     Healthcheck(healthcheck::Healthcheck),

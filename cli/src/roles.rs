@@ -17,7 +17,9 @@ use fencepost_broker::{
 };
 use fencepost_core::id::{IdSource, QueueName, WorkerId};
 use fencepost_core::outbox::Redispatch;
-use fencepost_relay::{Counters, Reaper, ReaperConfig, Relay, RelayConfig, RelayState};
+use fencepost_relay::{
+    Counters, Reaper, ReaperConfig, Relay, RelayConfig, RelayState, Retention, RetentionConfig,
+};
 use fencepost_service::health::{self, Health};
 use fencepost_service::settings::Settings;
 use fencepost_service::shutdown::Shutdown;
@@ -266,13 +268,33 @@ impl Process {
         Ok(address)
     }
 
-    fn run_reaper(&mut self, settings: &Settings, counters: Arc<Counters>) -> anyhow::Result<()> {
+    /// Reaper and retention: what someone has to do on each database.
+    fn run_housekeeping(
+        &mut self,
+        settings: &Settings,
+        counters: Arc<Counters>,
+    ) -> anyhow::Result<()> {
         let relay = &settings.relay;
         let config = ReaperConfig::new(life("reaper")?, relay.reap_interval, relay.leader_lease);
         let reaper = Reaper::new(self.store.clone(), config, counters);
         let shutdown = self.shutdown.clone();
         self.parts
             .spawn(async move { reaper.run(async move { shutdown.requested().await }).await });
+        let config = RetentionConfig {
+            id: life("retention")?,
+            interval: settings.retention.interval,
+            leader_lease: relay.leader_lease,
+            finished: settings.retention.finished,
+            keys: settings.retention.keys,
+            blobs: settings.retention.blobs,
+        };
+        let retention = Retention::new(self.store.clone(), open_blobs(settings)?, config);
+        let shutdown = self.shutdown.clone();
+        self.parts.spawn(async move {
+            retention
+                .run(async move { shutdown.requested().await })
+                .await;
+        });
         Ok(())
     }
 
@@ -371,7 +393,7 @@ impl Process {
         let shutdown = self.shutdown.clone();
         self.parts
             .spawn(async move { relay.run(async move { shutdown.requested().await }).await });
-        self.run_reaper(settings, counters)
+        self.run_housekeeping(settings, counters)
     }
 }
 
@@ -406,7 +428,7 @@ pub(crate) async fn up(settings: &Settings) -> anyhow::Result<Exit> {
     let key_file = first_key_file(settings);
     keys::first(&process.store, &SystemIds, &key_file).await?;
     process.run_worker(settings, None)?;
-    process.run_reaper(settings, Arc::default())?;
+    process.run_housekeeping(settings, Arc::default())?;
     let address = process.serve_api(settings, listener)?;
     welcome(settings, address);
     process.run().await
@@ -470,7 +492,7 @@ pub(crate) async fn worker(settings: &Settings) -> anyhow::Result<Exit> {
     let mut process = Process::start(settings).await?;
     if connection.is_none() {
         // Without a broker there is no relay, and someone has to take lost jobs back.
-        process.run_reaper(settings, Arc::default())?;
+        process.run_housekeeping(settings, Arc::default())?;
     }
     process.run_worker(settings, connection)?;
     output::line("fencepost worker is running");

@@ -1,4 +1,4 @@
-//! The relay: outbox to broker; beside it the reaper and redispatch.
+//! The relay: outbox to broker; beside it the reaper, redispatch and retention.
 //!
 //! ```text
 //!   outbox ──take──► publish ──► plan: what does each answer mean? ──settle──► outbox
@@ -6,6 +6,7 @@
 //!
 //!   leased, expired ──► reaper.rs ──► queued, dead, cancelled, unknown
 //!   published, unclaimed ──► redispatch.rs ──► to be published again
+//!   ended long ago ──► retention.rs ──► gone
 //! ```
 //!
 //! Keeps rule 1 (a broker message is a hint) and I5 (an entry is settled only
@@ -18,8 +19,10 @@ mod leadership;
 mod plan;
 mod reaper;
 mod redispatch;
+mod retention;
 mod step;
 
 pub use counters::Counters;
 pub use reaper::{Reaper, ReaperConfig};
+pub use retention::{Retention, RetentionConfig};
 pub use step::{Relay, RelayConfig, RelayState};

@@ -10,6 +10,7 @@ mod broker;
 mod effects;
 mod embedded;
 mod faults;
+mod housekeeping;
 mod steps;
 mod verdicts;
 mod workers;

@@ -5,6 +5,7 @@ mod batch;
 mod blobs;
 mod health;
 mod jobs;
+mod queues;
 mod unknown;
 
 use std::sync::Arc;
@@ -28,6 +29,9 @@ pub(crate) fn router(api: Arc<Parts>) -> Router {
         .route("/jobs/{id}/retry", post(actions::retry))
         .route("/jobs/{id}/resolve", post(unknown::resolve))
         .route("/unknown", get(unknown::list))
+        .route("/queues", get(queues::list))
+        .route("/queues/{name}/pause", post(queues::pause))
+        .route("/queues/{name}/resume", post(queues::resume))
         .route("/blobs", put(blobs::put))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

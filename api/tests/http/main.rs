@@ -16,6 +16,7 @@ mod faults;
 mod harness;
 mod identity;
 mod limits;
+mod queues;
 mod reading;
 mod reference;
 mod resolving;

@@ -49,7 +49,7 @@ fn shape(value: &Value) -> Value {
 #[tokio::test]
 async fn reference_examples_are_answered_as_shown() {
     let server = Server::start().await;
-    let operator = key(&server.store, "a", "carol", &[Role::Operator]).await;
+    let operator = key(&server.store, "a", "carol", &[Role::Operator, Role::Admin]).await;
     let mut examples = 0;
     let blocks = blocks();
     for pair in blocks.windows(2) {
@@ -63,7 +63,7 @@ async fn reference_examples_are_answered_as_shown() {
         let job = prepared(&server, &format!("{method} {path}")).await;
         let path = path.replace("{id}", &job);
         let mut request = server.request(method.parse().unwrap(), &path);
-        if path.ends_with("/resolve") || path.starts_with("/unknown") {
+        if path.ends_with("/resolve") || path.starts_with("/unknown") || path == "/queues" {
             request = server.anonymous(method.parse().unwrap(), &path);
             request = request.bearer_auth(&operator);
         }
@@ -84,7 +84,7 @@ async fn reference_examples_are_answered_as_shown() {
         assert_eq!(answer.status.as_str(), status, "{line}: {}", answer.text);
         let expected: Value = serde_json::from_str(expected).unwrap();
         let found = answer.json();
-        if path.starts_with("/jobs?") {
+        if path.starts_with("/jobs?") || path == "/queues" {
             // The newest job is the one that was prepared.
             assert_eq!(
                 shape(&found["items"][0]),
@@ -111,7 +111,7 @@ async fn reference_examples_are_answered_as_shown() {
         );
         examples += 1;
     }
-    assert_eq!(examples, 12, "an example was not found");
+    assert_eq!(examples, 13, "an example was not found");
 
     let conflict = server
         .submit("reference", r#"{"kind":"echo","payload":0}"#)
@@ -174,7 +174,9 @@ async fn reference_lists_the_paths_that_there_are() {
         }
         for route in routes {
             let (method, path) = route.split_once(' ').unwrap();
-            let path = path.replace("{id}", "018f0d5e-7a31-7c3a-9a39-0242ac120002");
+            let path = path
+                .replace("{id}", "018f0d5e-7a31-7c3a-9a39-0242ac120002")
+                .replace("{name}", "default");
             let method: Method = method.parse().unwrap();
             let answer = Answer::of(server.anonymous(method, &path)).await;
             let status = answer.status.as_u16();
@@ -186,5 +188,5 @@ async fn reference_lists_the_paths_that_there_are() {
             paths += 1;
         }
     }
-    assert_eq!(paths, 12);
+    assert_eq!(paths, 15);
 }

@@ -3,6 +3,8 @@
 pub(crate) mod healthcheck;
 pub(crate) mod jobs;
 pub(crate) mod keys;
+pub(crate) mod outbox;
+pub(crate) mod queues;
 pub(crate) mod unknown;
 mod verify;
 
@@ -63,6 +65,13 @@ pub(crate) async fn run(cli: Cli, settings: Settings) -> anyhow::Result<Exit> {
             store.close().await;
             exit
         }
+        Verb::Outbox(outbox) => {
+            let store = existing(&settings).await?;
+            let exit = outbox.run(&store, format).await;
+            store.close().await;
+            exit
+        }
+        Verb::Queues(queues) => Ok(queues.run(&client(&settings)?, format).await?),
         Verb::Submit(submit) => {
             let key = SystemIds.uuid().to_string();
             Ok(submit.run(&client(&settings)?, key, format).await?)

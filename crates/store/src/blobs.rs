@@ -52,8 +52,8 @@ pub enum BlobError {
     /// The storage failed.
     #[error("blob storage failed")]
     Storage(#[source] object_store::Error),
-    /// The store did not record it.
-    #[error("the blob could not be recorded")]
+    /// The store did not answer or record it.
+    #[error(transparent)]
     Store(#[from] StoreError),
     /// The settings of the storage are not usable.
     #[error("blob storage could not be opened")]

@@ -169,6 +169,7 @@ pub struct Settings {
     pub wake_poll: Duration,
     pub http: HttpSettings,
     pub relay: RelaySettings,
+    pub retention: RetentionSettings,
     pub worker: WorkerSettings,
     pub amqp: AmqpSettings,
     pub kinds: Kinds,
@@ -216,6 +217,19 @@ pub struct RelaySettings {
     pub redispatch_initial: Duration,
     pub redispatch_max: Duration,
     pub redispatch_when_empty: Duration,
+}
+
+/// `[retention]`.
+#[derive(Debug, Clone)]
+#[expect(
+    missing_docs,
+    reason = "each field is documented in the reference, by its key"
+)]
+pub struct RetentionSettings {
+    pub finished: Duration,
+    pub keys: Duration,
+    pub blobs: Duration,
+    pub interval: Duration,
 }
 
 /// `[worker]`.
@@ -344,6 +358,12 @@ impl Settings {
                 redispatch_initial: values.duration("relay.redispatch_initial")?,
                 redispatch_max: values.duration("relay.redispatch_max")?,
                 redispatch_when_empty: values.duration("relay.redispatch_when_empty")?,
+            },
+            retention: RetentionSettings {
+                finished: values.duration("retention.finished")?,
+                keys: values.duration("retention.keys")?,
+                blobs: values.duration("retention.blobs")?,
+                interval: values.duration("retention.interval")?,
             },
             worker: WorkerSettings {
                 heartbeat: values.duration("worker.heartbeat")?,

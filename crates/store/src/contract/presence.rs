@@ -75,6 +75,10 @@ pub struct QueueDepth {
     pub queued: u64,
     /// Entries held back after failing alone.
     pub parked: u64,
+    /// Jobs of it that run.
+    pub running: u64,
+    /// When the oldest job that is due was accepted.
+    pub oldest_queued_at: Option<Timestamp>,
     /// When claims on it were paused.
     pub paused_at: Option<Timestamp>,
 }

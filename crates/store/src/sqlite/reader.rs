@@ -349,11 +349,21 @@ impl Reader {
 
     pub(crate) async fn queues(&self) -> Result<Vec<QueueDepth>, StoreError> {
         let rows = sqlx::query(
-            "SELECT name, sum(queued) AS queued, sum(parked) AS parked, max(paused_at) AS paused_at FROM (
-                 SELECT queue AS name, count(*) AS queued, sum(stage = 'parked') AS parked,
-                        NULL AS paused_at FROM outbox GROUP BY queue
-                 UNION ALL SELECT name, 0, 0, paused_at FROM queue)
-             GROUP BY name ORDER BY name",
+            "SELECT lane.*, job.created_at AS oldest_queued_at FROM (
+                 SELECT name, sum(queued) AS queued, sum(parked) AS parked, sum(running) AS running,
+                        max(paused_at) AS paused_at, min(oldest) AS oldest
+                 FROM (
+                     SELECT queue AS name, count(*) AS queued, sum(stage = 'parked') AS parked,
+                            0 AS running, NULL AS paused_at,
+                            min(CASE WHEN stage IN ('ready', 'taken', 'published') THEN seq END) AS oldest
+                     FROM outbox GROUP BY queue
+                     UNION ALL SELECT queue, 0, 0, count(*), NULL, NULL
+                         FROM job WHERE state = 'leased' GROUP BY queue
+                     UNION ALL SELECT name, 0, 0, 0, paused_at, NULL FROM queue)
+                 GROUP BY name) AS lane
+             LEFT JOIN outbox ON outbox.seq = lane.oldest
+             LEFT JOIN job ON job.id = outbox.job
+             ORDER BY lane.name",
         )
         .fetch_all(&self.pool)
         .await
@@ -364,6 +374,8 @@ impl Reader {
                     queue: word(row, "name", |text| text.parse().ok())?,
                     queued: count(row, "queued")?,
                     parked: count(row, "parked")?,
+                    running: count(row, "running")?,
+                    oldest_queued_at: time_maybe(row, "oldest_queued_at")?,
                     paused_at: time_maybe(row, "paused_at")?,
                 })
             })
