@@ -57,6 +57,7 @@ pub struct Store {
 struct Inner {
     writer: Writer,
     reader: sqlite::Reader,
+    checkpointer: sqlite::Checkpointer,
     wake: Wake,
 }
 
@@ -168,6 +169,7 @@ impl Store {
             inner: Arc::new(Inner {
                 writer,
                 reader,
+                checkpointer: sqlite::Checkpointer::start(&options.path)?,
                 wake,
             }),
             budget: BUDGET,
@@ -194,6 +196,7 @@ impl Store {
     /// Waits for what is in the writer's hands, then closes the file. Verbs
     /// called from now on answer [`StoreError::Closed`].
     pub async fn close(&self) {
+        self.inner.checkpointer.close().await;
         // The writer last: who closes last moves the log into the file.
         self.inner.reader.close().await;
         self.inner.writer.close().await;

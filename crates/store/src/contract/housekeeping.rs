@@ -7,9 +7,10 @@ use fencepost_core::time::Timestamp;
 
 use super::BlobHash;
 
-/// Removes jobs that ended long ago, with their events, effects and blob
-/// references; queued, leased and unknown ones never. The operation key of each
-/// is kept, so that a repeat is told that its job is gone.
+/// Removes jobs that ended long ago; queued, leased and unknown ones never.
+///
+/// Their events, effects and blob references go with them. The operation key of
+/// each is kept, so that a repeat is told that its job is gone.
 #[derive(Debug, Clone, Copy)]
 pub struct Prune {
     /// Jobs that ended at least this long ago.

@@ -6,6 +6,7 @@
 //! spread by `json_each`.
 
 mod admin;
+mod checkpoint;
 mod engine;
 mod error;
 mod housekeeping;
@@ -22,6 +23,7 @@ mod turn;
 mod unknown;
 mod write;
 
+pub(crate) use checkpoint::Checkpointer;
 pub(crate) use engine::Engine;
 pub(crate) use prepare::prepare;
 pub(crate) use reader::Reader;

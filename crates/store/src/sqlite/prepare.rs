@@ -34,10 +34,6 @@ pub(super) const BUSY_SLICE: Duration = Duration::from_millis(250);
 /// A database page cache of 16 MiB: the indexes of some hundred thousand jobs.
 const CACHE_KIB: &str = "-16384";
 
-/// Pages of WAL after which a commit also checkpoints: 16 MiB, so that a burst
-/// is one sequential write and the file is read back seldom.
-const CHECKPOINT_PAGES: &str = "4096";
-
 pub(super) fn connect_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
@@ -45,7 +41,8 @@ pub(super) fn connect_options(path: &Path) -> SqliteConnectOptions {
         .foreign_keys(true)
         .statement_cache_capacity(128)
         .pragma("cache_size", CACHE_KIB)
-        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        // No commit moves the log: see the checkpointer.
+        .pragma("wal_autocheckpoint", "0")
         .pragma("temp_store", "MEMORY")
         .disable_statement_logging()
 }

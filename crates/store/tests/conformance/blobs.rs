@@ -12,6 +12,8 @@ use super::world::*;
 
 const DAY: Duration = Duration::from_hours(24);
 
+const ALMOST_A_DAY: Duration = Duration::from_secs(24 * 3_600 - 1);
+
 /// The world's own clock stands ahead of the file system's: to it every file is
 /// old, unless as old as this.
 const NEVER: Duration = Duration::from_hours(24 * 20_000);
@@ -77,20 +79,23 @@ impl Place {
     fn objects(&self) -> usize {
         fn files(directory: &std::path::Path) -> usize {
             let entries = std::fs::read_dir(directory).unwrap().flatten();
-            let count = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
-                true => files(&entry.path()),
-                false => 1,
+            let count = entries.map(|entry| {
+                if entry.file_type().unwrap().is_dir() {
+                    files(&entry.path())
+                } else {
+                    1
+                }
             });
             count.sum()
         }
         files(&self.directory)
     }
+}
 
-    fn referring(&self, key: &str, hash: BlobHash) -> Submit {
-        Submit {
-            blobs: vec![hash],
-            ..submission(key)
-        }
+fn referring(key: &str, hash: BlobHash) -> Submit {
+    Submit {
+        blobs: vec![hash],
+        ..submission(key)
     }
 }
 
@@ -156,8 +161,8 @@ async fn only_what_nobody_refers_to_is_collected_after_its_time() {
     let place = Place::new().await;
     let used = place.put(&tenant(), vec![b"used"]).await.unwrap();
     let unused = place.put(&tenant(), vec![b"unused"]).await.unwrap();
-    place.world.submitted(place.referring("k", used)).await;
-    place.world.clock.turn(DAY - Duration::from_secs(1));
+    place.world.submitted(referring("k", used)).await;
+    place.world.clock.turn(ALMOST_A_DAY);
     assert_eq!(place.collect().await, []);
     place.world.clock.turn(Duration::from_secs(1));
     let collected = place.collect().await;
@@ -173,7 +178,7 @@ async fn the_blobs_of_a_removed_job_go_after_it() {
     let place = Place::new().await;
     let world = &place.world;
     let hash = place.put(&tenant(), vec![b"used"]).await.unwrap();
-    let job = world.submitted(place.referring("k", hash)).await.id;
+    let job = world.submitted(referring("k", hash)).await.id;
     let claim = world.claimed(job).await.claim;
     let report = world.store.complete(complete(claim)).await.unwrap();
     assert!(matches!(report, Report::Recorded { .. }));
@@ -197,7 +202,7 @@ async fn an_upload_before_the_collection_keeps_the_blob() {
     place.world.clock.turn(DAY);
     assert_eq!(place.put(&tenant(), vec![b"hello"]).await.unwrap(), hash);
     assert_eq!(place.collect().await, []);
-    place.world.submitted(place.referring("k", hash)).await;
+    place.world.submitted(referring("k", hash)).await;
     assert!(place.get(&tenant(), &hash).await.is_ok());
 }
 
@@ -214,13 +219,13 @@ async fn an_upload_between_the_collection_and_its_deletion_is_not_lost() {
         place
             .world
             .store
-            .submit(place.referring("k", hash))
+            .submit(referring("k", hash))
             .await
             .unwrap(),
         Submitted::BlobMissing(hash)
     );
     assert_eq!(place.put(&tenant(), vec![b"hello"]).await.unwrap(), hash);
-    place.world.submitted(place.referring("k", hash)).await;
+    place.world.submitted(referring("k", hash)).await;
     place.blobs.delete(&collected).await;
     assert_eq!(&place.get(&tenant(), &hash).await.unwrap()[..], b"hello");
     assert_eq!(place.objects(), 1);

@@ -19,6 +19,7 @@ mod blobs;
 mod control;
 mod effects;
 mod files;
+mod log;
 mod outbox;
 mod random;
 mod retention;

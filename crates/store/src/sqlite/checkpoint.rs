@@ -1,0 +1,273 @@
+//! One of the processes that share a file moves its log into it.
+//!
+//! Owns when that is done and by whom. SQLite's own way is that any commit may
+//! find the log long and copy it then and there: commits stall on it, several
+//! processes do it in turn, and while readers overlap all the time the log is
+//! never begun anew and grows without end. Here no commit does it. Whoever
+//! holds a kernel lock beside the file does, on a connection and a thread of its
+//! own; the kernel gives the lock back when its process ends, and another takes
+//! it within [`TAKE_OVER`].
+//!
+//! May crash anywhere: what was not copied is still in the log.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{ConnectOptions as _, Connection as _, Row as _};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::error::during;
+use super::prepare::{LOCK_SUFFIX, beside, connect_options, lock_file};
+use super::turn::Turns;
+use crate::error::StoreError;
+
+/// Beside the database: whoever locks it moves the log.
+const HOLDER_SUFFIX: &str = ".checkpoint";
+
+/// How often one that does not hold the lock tries to.
+const TAKE_OVER: Duration = Duration::from_secs(2);
+
+/// How often the log is copied while it grows: what a burst writes meanwhile is
+/// some tens of megabytes.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// Pages in the log from which on it is begun anew, under the writers' turn:
+/// 16 MiB. Below, the file behind it stays as large as it is, which makes
+/// flushes cheaper than a file that grows.
+const RESTART_PAGES: i64 = 4_096;
+
+/// A log longer than this is cut, and one that cannot be is told of.
+const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How long the writers' turn is held for readers to leave the log: a reading of
+/// ours takes a few milliseconds.
+const READERS_WAIT: Duration = Duration::from_millis(100);
+
+/// After readers did not leave: the next writers are not to pay for it again at once.
+const BLOCKED_PAUSE: Duration = Duration::from_secs(2);
+
+/// The thread's handle. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Checkpointer {
+    end: watch::Sender<bool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Checkpointer {
+    pub(crate) fn start(path: &Path) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::File {
+            path: path.to_owned(),
+            doing: "its checkpoint thread could not be started",
+            source,
+        };
+        let (end, ended) = watch::channel(false);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(failed)?;
+        let path = path.to_owned();
+        let thread = std::thread::Builder::new()
+            .name("fencepost-log".to_owned())
+            .spawn(move || {
+                runtime.block_on(run(path, ended));
+                // A thread may still wait for a turn that nobody gives back.
+                runtime.shutdown_background();
+            })
+            .map_err(failed)?;
+        Ok(Self {
+            end,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Ends the thread, and waits for it.
+    pub(crate) async fn close(&self) {
+        self.end.send_replace(true);
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread
+            && !matches!(
+                tokio::task::spawn_blocking(move || thread.join()).await,
+                Ok(Ok(()))
+            )
+        {
+            tracing::error!("the checkpoint thread ended by a panic");
+        }
+    }
+}
+
+/// Waits; whether the end was asked for.
+async fn pause(ended: &mut watch::Receiver<bool>, duration: Duration) -> bool {
+    // A dropped sender asks for the end, too.
+    tokio::time::timeout(duration, ended.wait_for(|ended| *ended))
+        .await
+        .is_ok()
+}
+
+async fn run(path: PathBuf, mut ended: watch::Receiver<bool>) {
+    let Some(_held) = hold(&path, &mut ended).await else {
+        return;
+    };
+    let mut log = Log::new(path);
+    loop {
+        let blocked = match log.look().await {
+            Ok(blocked) => blocked,
+            Err(error) => {
+                tracing::warn!(%error, "the database's log could not be moved into the file; trying again");
+                log.connection = None;
+                true
+            }
+        };
+        let next = if blocked { BLOCKED_PAUSE } else { PERIOD };
+        if pause(&mut ended, next).await {
+            break;
+        }
+    }
+    if let Some(connection) = log.connection.take() {
+        drop(connection.close().await);
+    }
+}
+
+/// Waits for the lock; none when the end comes first.
+async fn hold(path: &Path, ended: &mut watch::Receiver<bool>) -> Option<File> {
+    loop {
+        match lock_file(&beside(path, HOLDER_SUFFIX)).map(|file| (file.try_lock(), file)) {
+            Ok((Ok(()), file)) => return Some(file),
+            Ok((Err(_), _)) => {}
+            Err(error) => tracing::warn!(%error, "the checkpoint lock could not be opened"),
+        }
+        if pause(ended, TAKE_OVER).await {
+            return None;
+        }
+    }
+}
+
+/// The log of a file, while this process is the one that moves it.
+struct Log {
+    path: PathBuf,
+    connection: Option<SqliteConnection>,
+    turns: Option<Turns>,
+    /// When the log was last written, as of the last look.
+    seen: Option<SystemTime>,
+    /// Since when it has been too long.
+    long: Option<Instant>,
+}
+
+/// What a checkpoint says.
+struct Moved {
+    /// Someone was in the way.
+    busy: bool,
+    /// Pages in the log.
+    pages: i64,
+}
+
+impl Log {
+    fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            connection: None,
+            turns: None,
+            seen: None,
+            long: None,
+        }
+    }
+
+    /// Its size, and when it was last written; by its name only: closing a file
+    /// that SQLite has open, too, would give SQLite's locks away.
+    fn state(&self) -> Option<(u64, SystemTime)> {
+        let file = std::fs::metadata(beside(&self.path, "-wal")).ok()?;
+        Some((file.len(), file.modified().ok()?))
+    }
+
+    /// Moves what there is to move; whether someone was in the way.
+    async fn look(&mut self) -> Result<bool, StoreError> {
+        let Some((bytes, written)) = self.state() else {
+            return Ok(false);
+        };
+        let too_long = bytes > LOG_BYTES_MAX;
+        if self.seen == Some(written) && !too_long {
+            return Ok(false);
+        }
+        self.seen = Some(written);
+        // Most of it while others write.
+        let moved = self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)").await?;
+        if moved.pages < RESTART_PAGES && !too_long {
+            return Ok(false);
+        }
+        let blocked = self.finish(too_long).await?;
+        self.tell();
+        Ok(blocked)
+    }
+
+    /// The rest while nobody writes, so that the log is begun anew.
+    async fn finish(&mut self, cut: bool) -> Result<bool, StoreError> {
+        let mut turns = match self.turns.take() {
+            Some(turns) => turns,
+            None => Turns::at(beside(&self.path, LOCK_SUFFIX))?,
+        };
+        let asked = Instant::now();
+        let taken = turns.take(|| asked.elapsed() < BLOCKED_PAUSE).await?;
+        let moved = if taken {
+            let statement = if cut {
+                "PRAGMA wal_checkpoint(TRUNCATE)"
+            } else {
+                "PRAGMA wal_checkpoint(RESTART)"
+            };
+            let moved = self.checkpoint(statement).await;
+            turns.give_back();
+            Some(moved?)
+        } else {
+            None
+        };
+        self.turns = Some(turns);
+        Ok(moved.is_none_or(|moved| moved.busy))
+    }
+
+    async fn checkpoint(&mut self, statement: &'static str) -> Result<Moved, StoreError> {
+        let moving = during("moving the log into the file");
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => none.insert(
+                connect_options(&self.path)
+                    .busy_timeout(READERS_WAIT)
+                    .connect()
+                    .await
+                    .map_err(&moving)?,
+            ),
+        };
+        let row = sqlx::query(statement)
+            .fetch_one(connection)
+            .await
+            .map_err(&moving)?;
+        let number = |index| row.try_get::<i64, _>(index).map_err(&moving);
+        Ok(Moved {
+            busy: number(0)? != 0,
+            pages: number(1)?,
+        })
+    }
+
+    /// Says once that the log is too long, and once that it is not any more.
+    fn tell(&mut self) {
+        let bytes = self.state().map_or(0, |(bytes, _)| bytes);
+        let database = self.path.display();
+        match self.long {
+            None if bytes > LOG_BYTES_MAX => {
+                self.long = Some(Instant::now());
+                tracing::warn!(%database, bytes, "the database's log cannot be shortened: some program keeps a reading open");
+            }
+            Some(since) if bytes <= LOG_BYTES_MAX => {
+                self.long = None;
+                tracing::info!(%database, bytes, after = ?since.elapsed(), "the database's log is short again");
+            }
+            None | Some(_) => {}
+        }
+    }
+}
