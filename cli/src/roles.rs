@@ -223,13 +223,7 @@ impl Process {
         }
         self.parts.shutdown().await;
         self.helpers.shutdown().await;
-        // A lock that another process never gives back may not keep this one.
-        if tokio::time::timeout(std::time::Duration::from_secs(3), self.store.close())
-            .await
-            .is_err()
-        {
-            tracing::warn!("the database did not close in time");
-        }
+        self.store.close().await;
         // The supervisor starts a broken process anew.
         Ok(if panicked {
             Exit::Unavailable

@@ -11,6 +11,8 @@ mod effects;
 mod embedded;
 mod faults;
 mod housekeeping;
+mod outages;
+mod signals;
 mod steps;
 mod verdicts;
 mod workers;

@@ -133,6 +133,14 @@ impl Volume {
         )
     }
 
+    /// Takes the turn at the database, as another process that writes does, until dropped.
+    pub fn lock(&self) -> std::fs::File {
+        let path = self.path().join("data/fencepost.db.lock");
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.lock().unwrap();
+        file
+    }
+
     /// Every rule holds, as `fencepost verify` sees it.
     pub fn verify(&self) {
         let (code, out, err) = self.run(&["verify"]);
@@ -229,7 +237,8 @@ impl Process {
         self.child.id()
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         // It may have ended by itself; the test will see that.
         let _gone = kill_process(pid, signal).is_err();
@@ -252,9 +261,14 @@ impl Process {
     }
 
     /// Asks it to end; its exit code and how long it took.
-    pub fn terminate(mut self) -> (i32, Duration) {
+    pub fn terminate(self) -> (i32, Duration) {
+        self.stop(Signal::TERM)
+    }
+
+    /// Asks it to end by a signal; its exit code and how long it took.
+    pub fn stop(mut self, signal: Signal) -> (i32, Duration) {
         let started = Instant::now();
-        self.signal(Signal::TERM);
+        self.signal(signal);
         let status = self.child.wait().unwrap();
         (status.code().unwrap_or(-1), started.elapsed())
     }

@@ -31,6 +31,9 @@ use crate::writer::Writer;
 /// can answer within ten.
 pub const BUDGET: Duration = Duration::from_secs(8);
 
+/// How long closing may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+
 /// How to open a store.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
@@ -195,7 +198,19 @@ impl Store {
 
     /// Waits for what is in the writer's hands, then closes the file. Verbs
     /// called from now on answer [`StoreError::Closed`].
+    ///
+    /// A lock that another process never gives back keeps nobody from ending: after
+    /// a few seconds the file is left as it is, which loses nothing.
     pub async fn close(&self) {
+        if tokio::time::timeout(CLOSE_LIMIT, self.close_in_order())
+            .await
+            .is_err()
+        {
+            tracing::warn!("the database did not close in time");
+        }
+    }
+
+    async fn close_in_order(&self) {
         self.inner.checkpointer.close().await;
         // The writer last: who closes last moves the log into the file.
         self.inner.reader.close().await;

@@ -17,7 +17,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fencepost_core::time::{Clock, Timestamp};
@@ -49,7 +48,9 @@ const ANSWER_GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Told when the thread has ended; not joined, since waiting for a thread would
+    /// take one of the caller's runtime, and keep that from ending.
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 #[derive(Debug)]
@@ -201,18 +202,20 @@ impl Writer {
             .build()
             .map_err(failed)?;
         let work = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
+        let (done, ended) = oneshot::channel();
+        std::thread::Builder::new()
             .name("fencepost-writer".to_owned())
             .spawn(move || {
                 let _closing = CloseOnExit(Arc::clone(&work));
                 runtime.block_on(run(&work, engine, &bell));
                 // A thread may still wait for a lock that nobody gives back.
                 runtime.shutdown_background();
+                done.send(()).ok();
             })
             .map_err(failed)?;
         Ok(Self {
             shared,
-            thread: Mutex::new(Some(thread)),
+            ended: Mutex::new(Some(ended)),
         })
     }
 
@@ -249,16 +252,15 @@ impl Writer {
     pub(crate) async fn close(&self) {
         self.shared.queue().closed = true;
         self.shared.work.notify_one();
-        let thread = self
-            .thread
+        let ended = self
+            .ended
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(thread) = thread {
-            let joined = tokio::task::spawn_blocking(move || thread.join()).await;
-            if !matches!(joined, Ok(Ok(()))) {
-                tracing::error!("the writer thread ended by a panic");
-            }
+        if let Some(ended) = ended
+            && ended.await.is_err()
+        {
+            tracing::error!("the writer thread ended by a panic");
         }
     }
 }

@@ -13,12 +13,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::error::during;
@@ -55,7 +54,8 @@ const BLOCKED_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
     end: watch::Sender<bool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Told when the thread has ended.
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl Checkpointer {
@@ -65,39 +65,38 @@ impl Checkpointer {
             doing: "its checkpoint thread could not be started",
             source,
         };
-        let (end, ended) = watch::channel(false);
+        let (end, asked) = watch::channel(false);
+        let (done, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
             .map_err(failed)?;
         let path = path.to_owned();
-        let thread = std::thread::Builder::new()
+        std::thread::Builder::new()
             .name("fencepost-log".to_owned())
             .spawn(move || {
-                runtime.block_on(run(path, ended));
+                runtime.block_on(run(path, asked));
                 // A thread may still wait for a turn that nobody gives back.
                 runtime.shutdown_background();
+                done.send(()).ok();
             })
             .map_err(failed)?;
         Ok(Self {
             end,
-            thread: Mutex::new(Some(thread)),
+            ended: Mutex::new(Some(ended)),
         })
     }
 
     /// Ends the thread, and waits for it.
     pub(crate) async fn close(&self) {
         self.end.send_replace(true);
-        let thread = self
-            .thread
+        let ended = self
+            .ended
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(thread) = thread
-            && !matches!(
-                tokio::task::spawn_blocking(move || thread.join()).await,
-                Ok(Ok(()))
-            )
+        if let Some(ended) = ended
+            && ended.await.is_err()
         {
             tracing::error!("the checkpoint thread ended by a panic");
         }
