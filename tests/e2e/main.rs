@@ -7,6 +7,8 @@
 )]
 
 mod broker;
+mod canaries;
+mod cancels;
 mod effects;
 mod embedded;
 mod faults;

@@ -1,6 +1,7 @@
 //! A worker with one handler, whose calls to the outside world are lines in a file.
 //!
-//! The payload says what it does, in this order: `before_ms` a pause; `abort`
+//! The payload says what it does, in this order: `before_ms` a pause, which a
+//! cancellation ends as it does `after_ms`; `abort`
 //! ends the process; `block_ms` blocks its thread and `post` calls a receiver
 //! from it, as no careful handler would; `call` makes the call as an effect; `inside_ms` a pause
 //! between the call and its settlement; `after_ms` a pause; then its result,
@@ -124,6 +125,14 @@ fn post(address: &str, context: &Context) -> std::io::Result<String> {
     Ok(status.unwrap_or("nothing").to_owned())
 }
 
+/// A pause that ends when the run should.
+async fn patiently(context: &Context, millis: u64) -> Result<(), &'static str> {
+    tokio::select! {
+        () = pause(millis) => Ok(()),
+        () = context.cancelled() => Err("told to stop"),
+    }
+}
+
 async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await; // deliberate: the payload asks for it
 }
@@ -136,7 +145,7 @@ impl Handler for Ledger {
         if !plan.steps.is_empty() {
             return self.run_steps(context, &plan).await;
         }
-        pause(plan.before_ms).await;
+        patiently(context, plan.before_ms).await?;
         if plan.abort {
             std::process::abort();
         }
@@ -155,7 +164,7 @@ impl Handler for Ledger {
                 })
                 .await?;
         }
-        pause(plan.after_ms).await;
+        patiently(context, plan.after_ms).await?;
         Ok(Outcome::completed(&self.name)?)
     }
 }

@@ -342,6 +342,14 @@ impl Client {
         answer.json().await.unwrap()
     }
 
+    /// Cancels a job: status and body.
+    pub async fn cancel(&self, id: &str) -> (u16, Value) {
+        let url = format!("{}/jobs/{id}/cancel", self.url);
+        let request = self.http.post(url).bearer_auth(&self.key).json(&json!({}));
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
     /// Waits until a job is at rest, and answers it.
     pub async fn at_rest(&self, id: &str) -> Value {
         let started = Instant::now();
