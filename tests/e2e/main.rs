@@ -3,6 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::too_many_lines,
     reason = "a test that meets what it does not expect ends there"
 )]
 

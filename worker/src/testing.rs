@@ -160,8 +160,8 @@ impl Trial {
         let chunk = Ok::<_, std::io::Error>(content.into());
         let content = futures_util::stream::iter([chunk]);
         let (store, unique) = (&self.store, SystemIds.uuid());
-        let put = self.blobs.put(store, unique, &Tenant::new(NAME)?, content);
-        let (hash, _) = put.await?;
+        let tenant = Tenant::new(NAME)?;
+        let (hash, _) = self.blobs.put(store, unique, &tenant, content).await?;
         Ok(hash)
     }
 
