@@ -16,7 +16,7 @@ use fencepost_worker::extract::Extractor;
 use fencepost_worker::source::{Poll, Source as _};
 use tokio::sync::Semaphore;
 
-use crate::setup::{LONG, PATIENCE, SHORT, World, kind, queue, submission, tenant};
+use crate::setup::{LONG, PATIENCE, SHORT, World, kind, queue, submission};
 
 /// A submission of a kind that ships with the worker.
 fn builtin(name: &str, key: &str, payload: &str) -> Submit {

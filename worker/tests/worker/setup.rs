@@ -105,7 +105,8 @@ impl World {
         content: impl futures_util::Stream<Item = Result<bytes::Bytes, std::io::Error>>,
     ) -> (fencepost_store::BlobHash, u64) {
         let unique = SystemIds.uuid();
-        let put = self.blobs.put(&self.store, unique, &tenant(), content);
+        let tenant = tenant();
+        let put = self.blobs.put(&self.store, unique, &tenant, content);
         put.await.unwrap()
     }
 
