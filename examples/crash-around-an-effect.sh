@@ -27,16 +27,27 @@ queue = "billing"
 lease = "2s"
 TOML
 
+# Waits until a command succeeds, and gives up after a minute.
+await() {
+  local what=$1 end=$((SECONDS + 60))
+  shift
+  until "$@"; do
+    if ((SECONDS > end)); then
+      echo "gave up waiting for $what" >&2
+      cat "$place"/*.log >&2
+      exit 1
+    fi
+    sleep 0.05
+  done
+}
+
 # Starts a program in the background and waits for the first line it prints.
 start() {
   local name=$1
   shift
   "$@" >"$place/$name.out" 2>"$place/$name.log" &
   pids+=($!)
-  until [ -s "$place/$name.out" ]; do
-    kill -0 "${pids[-1]}" || { cat "$place/$name.log" >&2; exit 1; }
-    sleep 0.05
-  done
+  await "$name to start" test -s "$place/$name.out"
 }
 
 export FENCEPOST_CONFIG=$place/fencepost.toml FENCEPOST_DATA_DIR=$place/data
@@ -62,9 +73,8 @@ crash() {
 submit() { "$BIN/fencepost" submit invoice.send "{\"number\": \"$1\", \"amount\": \"1.00 EUR\"}"; }
 
 # Waits until a word stands in the history of a job.
-until_event() {
-  until "$BIN/fencepost" events "$1" | grep -qw "$2"; do sleep 0.05; done
-}
+has_event() { "$BIN/fencepost" events "$1" | grep -qw "$2"; }
+until_event() { await "job $1 to be $2" has_event "$1" "$2"; }
 
 # One line about a job: its state, its attempts, and the effects that the receiver made for it.
 show() {
@@ -88,7 +98,7 @@ show "$job" before
 echo "killed after the mark, before the receiver has answered:"
 job=$(submit 2)
 until_event "$job" effect_opened
-until grep -q "$job" "$place/ledger"; do sleep 0.05; done
+await "the call to arrive" grep -qs "$job" "$place/ledger"
 crash
 worker 0
 until_event "$job" unknown

@@ -26,6 +26,7 @@ use fencepost_service::shutdown::Shutdown;
 use fencepost_service::system::{SystemClock, SystemIds};
 use fencepost_store::blobs::{Blobs, S3Settings};
 use fencepost_store::{OpenOptions, Store};
+use fencepost_worker::probe::Prober;
 use fencepost_worker::source::{Amqp, Poll, Source};
 use fencepost_worker::{IN_HAND_PER_SLOT, Worker};
 use tokio::net::TcpListener;
@@ -292,6 +293,26 @@ impl Process {
         Ok(())
     }
 
+    /// The probes that ask by themselves, where there are any.
+    fn run_prober(&mut self, settings: &Settings) -> anyhow::Result<()> {
+        let mut prober = Prober::new(self.store.clone(), life("prober")?);
+        let mut asks = false;
+        for kind in settings.kinds.iter() {
+            let every = kind.probe.as_ref().and_then(|probe| probe.every);
+            if let (Some(probe), Some(every)) = (handlers::probe(kind)?, every) {
+                let whole = handlers::is_one_effect(kind);
+                prober = prober.probe(kind.name.clone(), probe, every, whole);
+                asks = true;
+            }
+        }
+        if asks {
+            let shutdown = self.shutdown.clone();
+            self.parts
+                .spawn(async move { prober.run(async move { shutdown.requested().await }).await });
+        }
+        Ok(())
+    }
+
     fn run_worker(
         &mut self,
         settings: &Settings,
@@ -339,6 +360,7 @@ impl Process {
                 Box::new(source)
             }
         };
+        self.run_prober(settings)?;
         let shutdown = self.shutdown.clone();
         self.parts.spawn(async move {
             worker

@@ -1,6 +1,7 @@
 //! Unknown jobs, decided by a person on the command line.
 
-use fencepost_tests::{Client, Process, Volume};
+use fencepost_testkit::wait::{eventually, require};
+use fencepost_tests::{Client, PATIENCE, Process, Volume};
 use serde_json::{Value, json};
 
 use crate::workers::{ledger_worker, noted};
@@ -153,5 +154,72 @@ async fn all_that_fit_a_filter_are_decided_after_a_confirmation() {
     for id in &jobs {
         assert!(out.contains(&format!("{id} is dead")), "{out}");
     }
+    volume.verify();
+}
+
+/// What the outside system says is a file; a probe of each sort asks it.
+const PROBED: &str = r#"
+probe = { command = { program = ["sh", "-c", "cat answer-$FENCEPOST_EPOCH 2>/dev/null; cat >asked"] } }
+"#;
+
+#[tokio::test]
+async fn a_probe_decides_by_hand_and_no_answer_changes_nothing() {
+    let volume = Volume::new().with_settings(PROBED);
+    let up = volume.start("up");
+    let client = Client::new(&up, &volume);
+    let id = unknown(&volume, &client, "k").await;
+    let probe = ["resolve", id.as_str(), "--probe"];
+    // It says nothing.
+    let (code, out, err) = run(&volume, &up, &probe);
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(out.contains("the probe's answer is not"), "{out}");
+    let job = client.get(&format!("/jobs/{id}")).await;
+    assert_eq!(job["state"], "unknown");
+    let asked = std::fs::read_to_string(volume.path().join("asked")).unwrap();
+    let asked: Value = serde_json::from_str(&asked).unwrap();
+    assert_eq!(
+        (&asked["key"], &asked["epoch"], &asked["kind"]),
+        (&json!(format!("{id}/mail")), &json!(1), &json!("ledger"))
+    );
+    let answer = "{\"happened\": true, \"outcome\": \"R-17\"}";
+    std::fs::write(volume.path().join("answer-1"), answer).unwrap();
+    let out = done(&volume, &up, &probe);
+    assert!(out.contains("happened; the job is queued"), "{out}");
+    let _worker = ledger_worker(&volume, "second");
+    assert_eq!(client.at_rest(&id).await["state"], "completed");
+    assert_eq!(calls(&volume, &id), 1);
+    let events = client.get(&format!("/jobs/{id}/events")).await;
+    let events = events["items"].as_array().unwrap();
+    let verdict = events.iter().find(|event| event["type"] == "verdict");
+    assert_eq!(verdict.unwrap()["actor"], "probe by default");
+    let (code, _, _) = run(&volume, &up, &probe);
+    assert_eq!(code, 1, "nothing is unknown any more");
+    volume.verify();
+}
+
+#[tokio::test]
+async fn a_probe_decides_by_itself_at_its_own_pace() {
+    let probed = PROBED.replace("} }", "}, every = \"300ms\" }");
+    let volume = Volume::new().with_settings(&probed);
+    let up = volume.start("up");
+    let client = Client::new(&up, &volume);
+    let id = unknown(&volume, &client, "k").await;
+    eventually(PATIENCE, "the probe to have asked", || async {
+        let asked = volume.path().join("asked").exists();
+        require(asked, "nobody asked")
+    })
+    .await;
+    let job = client.get(&format!("/jobs/{id}")).await;
+    assert_eq!(job["state"], "unknown");
+    std::fs::write(volume.path().join("answer-1"), "{\"happened\": false}").unwrap();
+    let _worker = ledger_worker(&volume, "second");
+    let job = eventually(PATIENCE, "the job goes on", || async {
+        let job = client.get(&format!("/jobs/{id}")).await;
+        require(job["state"] == "completed", job.to_string())?;
+        Ok::<_, String>(job)
+    })
+    .await;
+    // It had not happened: the next claim made it.
+    assert_eq!((&job["epoch"], calls(&volume, &id)), (&json!(2), 2));
     volume.verify();
 }

@@ -40,6 +40,7 @@ mod context;
 pub mod extract;
 mod handler;
 pub mod http;
+pub mod probe;
 mod renew;
 mod slot;
 pub mod source;

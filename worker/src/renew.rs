@@ -74,6 +74,11 @@ impl Lease {
         );
     }
 
+    /// Whether the run was told that the worker ends.
+    pub(crate) fn is_ending(&self) -> bool {
+        *self.signal.borrow() == Signal::Ending
+    }
+
     /// Resolves when the handler must end, with why.
     pub(crate) async fn stopped(&self) -> Signal {
         let mut signal = self.signal.clone();

@@ -155,21 +155,10 @@ async fn finish(
     lease: &Lease,
     mut task: JoinHandle<HandlerResult>,
 ) -> Said {
-    let claim = context.job.claim;
     let stopped = tokio::select! {
         // What ended first counts first: a result that is there is reported.
         biased;
-        ended = &mut task => {
-            let outcome = match ended {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(error)) => Outcome::of_error(&error),
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => Outcome::of_panic(&*panic),
-                    Err(_) => Outcome::retry("handler_aborted", "the handler's runtime ended"),
-                },
-            };
-            return report(shop, context, outcome.checked()).await;
-        }
+        ended = &mut task => return conclude(shop, context, lease, ended).await,
         signal = lease.stopped() => signal,
     };
     match stopped {
@@ -178,22 +167,13 @@ async fn finish(
             // The lease is no longer renewed, and giving back takes some of it.
             let limit = || ABORT_LIMIT.min(context.time_left() / 3);
             if let Ok(ended) = tokio::time::timeout(limit(), &mut task).await {
-                if let Ok(Ok(done @ Outcome::Completed(_))) = ended {
-                    return report(shop, context, done.checked()).await;
-                }
-            } else {
-                // Whether it ends now or not, the claim is given back: late marks
-                // and reports of a handler that blocks are fenced.
-                task.abort();
-                drop(tokio::time::timeout(limit(), task).await);
+                return conclude(shop, context, lease, ended).await;
             }
-            let release = || {
-                shop.store.release(Release {
-                    claim,
-                    reason: "shutdown",
-                })
-            };
-            said(context, insist(shop, release).await)
+            // Whether it ends now or not, the claim is given back: late marks and
+            // reports of a handler that blocks are fenced.
+            task.abort();
+            drop(tokio::time::timeout(limit(), task).await);
+            give_back(shop, context).await
         }
         Signal::Lost(fenced) => {
             task.abort();
@@ -209,6 +189,40 @@ async fn finish(
             Said::Expired
         }
     }
+}
+
+/// Reports how a handler ended. One that broke off because the worker ends, as it
+/// should, has not failed: its job is given back and no attempt is spent.
+async fn conclude(
+    shop: &Workshop,
+    context: &Context,
+    lease: &Lease,
+    ended: Result<HandlerResult, tokio::task::JoinError>,
+) -> Said {
+    let outcome = match ended {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => Outcome::of_error(&error),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => Outcome::of_panic(&*panic),
+            Err(_) => Outcome::retry("handler_aborted", "the handler's runtime ended"),
+        },
+    };
+    if lease.is_ending() && matches!(outcome, Outcome::Retry { .. }) {
+        return give_back(shop, context).await;
+    }
+    report(shop, context, outcome.checked()).await
+}
+
+/// Gives a job back that the worker will not finish.
+async fn give_back(shop: &Workshop, context: &Context) -> Said {
+    let claim = context.job.claim;
+    let release = || {
+        shop.store.release(Release {
+            claim,
+            reason: "shutdown",
+        })
+    };
+    said(context, insist(shop, release).await)
 }
 
 /// The one line about a claim that was lost.

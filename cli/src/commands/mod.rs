@@ -4,6 +4,7 @@ pub(crate) mod healthcheck;
 pub(crate) mod jobs;
 pub(crate) mod keys;
 pub(crate) mod outbox;
+mod probe;
 pub(crate) mod queues;
 pub(crate) mod unknown;
 mod verify;
@@ -82,7 +83,11 @@ pub(crate) async fn run(cli: Cli, settings: Settings) -> anyhow::Result<Exit> {
         Verb::Cancel(cancel) => Ok(cancel.run(&client(&settings)?, format).await?),
         Verb::Retry(retry) => Ok(retry.run(&client(&settings)?, format).await?),
         Verb::Unknown(unknown) => Ok(unknown.run(&client(&settings)?, format).await?),
-        Verb::Resolve(resolve) => Ok(resolve.run(&client(&settings)?, format).await?),
+        Verb::Resolve(resolve) => {
+            resolve
+                .run(&client(&settings)?, &settings.kinds, format)
+                .await
+        }
         Verb::Healthcheck(check) => Ok(check
             .run(&settings.url, settings.health_listen.as_deref())
             .await?),

@@ -4,12 +4,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use fencepost_core::kind::Kinds;
 use fencepost_core::time::{Clock as _, Timestamp};
 use fencepost_service::system::SystemClock;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::jobs::{item, pages, segment};
+use super::probe;
 use crate::client::{Client, Job};
 use crate::exit::{Exit, Failed};
 use crate::output::{self, Format};
@@ -45,18 +47,18 @@ impl Filter {
 }
 
 #[derive(Debug, Deserialize)]
-struct Item {
-    job: String,
-    kind: String,
+pub(super) struct Item {
+    pub(super) job: String,
+    pub(super) kind: String,
     since: String,
-    effect: Option<Effect>,
+    pub(super) effect: Option<Effect>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Effect {
-    name: String,
-    epoch: i64,
-    opened_at: String,
+pub(super) struct Effect {
+    pub(super) name: String,
+    pub(super) epoch: i64,
+    pub(super) opened_at: String,
     worker: String,
     evidence: Option<Box<RawValue>>,
 }
@@ -139,11 +141,12 @@ impl Unknown {
 /// Decide about an unknown job, or about all that fit a filter.
 #[derive(Debug, Args)]
 #[command(
-    group = ArgGroup::new("verdict").required(true).args(["happened", "did_not_happen", "complete", "abandon"]),
+    group = ArgGroup::new("verdict").required(true).args(["happened", "did_not_happen", "complete", "abandon", "probe"]),
     group = ArgGroup::new("which").required(true).args(["id", "all"]),
     after_help = "Examples:
   fencepost resolve 0193a5c8-6d7e-7cc0-8a51-3f1d2a9b4e77 --happened --outcome '\"R-17\"' --reason 'seen in the ledger'
   fencepost resolve 0193a5c8-6d7e-7cc0-8a51-3f1d2a9b4e77 --complete '{\"receipt\":\"R-17\"}' --reason 'confirmed by phone'
+  fencepost resolve --all --kind invoice.send --probe
   fencepost resolve --all --kind invoice.send --did-not-happen --reason 'the receiver was down until 10:00'"
 )]
 #[expect(
@@ -173,9 +176,13 @@ pub(crate) struct Resolve {
     /// The job is given up
     #[arg(long)]
     abandon: bool,
+    /// Ask the outside system with the probe that the kind's settings here name, and
+    /// decide by its answer; no answer changes nothing
+    #[arg(long, conflicts_with_all = ["effect", "timeout_ms"])]
+    probe: bool,
     /// Why, for the history
-    #[arg(long)]
-    reason: String,
+    #[arg(long, required_unless_present = "probe")]
+    reason: Option<String>,
     /// What it is based on, for the history
     #[arg(long)]
     evidence: Option<String>,
@@ -190,20 +197,22 @@ pub(crate) struct Resolve {
     yes: bool,
 }
 
+/// A verdict as the API reads it.
 #[derive(Serialize)]
-struct Body<'a> {
-    verdict: &'static str,
-    reason: &'a str,
+pub(super) struct Body<'a> {
+    pub(super) verdict: &'static str,
+    pub(super) reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    evidence: Option<&'a str>,
+    pub(super) evidence: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    effect: Option<&'a str>,
+    pub(super) effect: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<Box<RawValue>>,
+    pub(super) outcome: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Box<RawValue>>,
+    pub(super) result: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    timeout_ms: Option<u64>,
+    pub(super) timeout_ms: Option<u64>,
+    pub(super) probe: bool,
 }
 
 fn json(name: &str, text: Option<&String>) -> Result<Option<Box<RawValue>>, Failed> {
@@ -215,7 +224,20 @@ fn json(name: &str, text: Option<&String>) -> Result<Option<Box<RawValue>>, Fail
 }
 
 impl Resolve {
-    pub(crate) async fn run(self, client: &Client, format: Format) -> Result<Exit, Failed> {
+    pub(crate) async fn run(
+        self,
+        client: &Client,
+        kinds: &Kinds,
+        format: Format,
+    ) -> anyhow::Result<Exit> {
+        if self.probe {
+            let query = self.filter.query();
+            return probe::run(client, kinds, self.id.as_deref(), &query, format).await;
+        }
+        Ok(self.decide(client, format).await?)
+    }
+
+    async fn decide(self, client: &Client, format: Format) -> Result<Exit, Failed> {
         let verdict = Body {
             verdict: if self.happened {
                 "happened"
@@ -226,12 +248,13 @@ impl Resolve {
             } else {
                 "complete"
             },
-            reason: &self.reason,
+            reason: self.reason.as_deref().unwrap_or_default(),
             evidence: self.evidence.as_deref(),
             effect: self.effect.as_deref(),
             outcome: json("--outcome", self.outcome.as_ref())?,
             result: json("--complete", self.complete.as_ref())?,
             timeout_ms: self.timeout_ms,
+            probe: false,
         };
         let body = serde_json::to_string(&verdict)
             .map_err(|error| Failed::new(Exit::Usage, error.to_string()))?;

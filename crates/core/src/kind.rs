@@ -108,6 +108,30 @@ pub struct Http {
     pub declined: BTreeSet<u16>,
 }
 
+/// What asks the outside system whether an effect of a kind happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// What asks.
+    pub asks: Asks,
+    /// How long one question may take.
+    pub timeout: Duration,
+    /// How often it asks by itself, beginning so long after a job became unknown;
+    /// `None` is by hand only.
+    pub every: Option<Duration>,
+}
+
+/// What runs a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asks {
+    /// A program.
+    Command(Command),
+    /// A request.
+    Http(Http),
+}
+
+/// How long a probe's question may take by default.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// How long an HTTP call may take by default.
 pub const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -161,6 +185,8 @@ pub struct Kind {
     /// A command or call that may be made again after it broke off: it is not
     /// an effect, and no attempt of it leaves the job unknown.
     pub safe_to_repeat: bool,
+    /// What asks whether an effect of it happened.
+    pub probe: Option<Probe>,
     /// Jobs of this kind that one worker runs at once; `None` leaves it to the worker's slots.
     pub concurrency: Option<u32>,
 }
@@ -190,6 +216,7 @@ impl Kind {
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             schema: None,
             safe_to_repeat: false,
+            probe: None,
             concurrency: None,
         }
     }

@@ -280,7 +280,21 @@ impl Store {
         after: Option<JobId>,
         limit: u32,
     ) -> Result<UnknownPage, StoreError> {
+        let scope = Some(scope);
         self.inner.reader.unknown(scope, filter, after, limit).await
+    }
+
+    /// The same of every tenant: for this process's own probes.
+    ///
+    /// # Errors
+    /// As for all readings.
+    pub async fn all_unknown(
+        &self,
+        filter: &JobFilter,
+        after: Option<JobId>,
+        limit: u32,
+    ) -> Result<UnknownPage, StoreError> {
+        self.inner.reader.unknown(None, filter, after, limit).await
     }
 
     /// A job's history, oldest first, after an event id; `None` when the job is not in the scope.

@@ -13,13 +13,14 @@ mod wire;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::kind::{Command, OtherExit};
 use fencepost_core::limits::{OUTCOME_BYTES_MAX, RESULT_BYTES_MAX};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::Instant;
 
 use crate::call::{self, Ended, Refused};
@@ -47,6 +48,33 @@ pub struct CommandHandler {
     inherited: BTreeMap<String, String>,
 }
 
+/// What a command is told: its variables and its input.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) input: String,
+}
+
+impl Told {
+    fn of_job(context: &Context, key: &str) -> Self {
+        let told = [
+            ("JOB_ID", context.job().to_string()),
+            ("EPOCH", context.epoch().to_string()),
+            ("ATTEMPT", context.attempt().to_string()),
+            ("DEADLINE", context.deadline_at().to_string()),
+            ("KIND", context.kind().to_string()),
+            ("KEY", key.to_owned()),
+        ];
+        let told = told.map(|(name, value)| (format!("FENCEPOST_{name}"), value));
+        let trace = context.job.trace.clone();
+        let trace = trace.map(|trace| ("TRACEPARENT".to_owned(), trace));
+        Self {
+            env: told.into_iter().chain(trace).collect(),
+            input: context.payload().to_owned(),
+        }
+    }
+}
+
 impl CommandHandler {
     /// By a guard's program and its arguments, which must call [`guard::run`].
     #[must_use]
@@ -64,22 +92,11 @@ impl CommandHandler {
         }
     }
 
-    fn start(&self, context: &Context, key: &str) -> Start {
+    fn start(&self, told: Told, until: Instant) -> Start {
         let mut env = BTreeMap::from([("PATH".to_owned(), PATH.to_owned())]);
         env.extend(self.inherited.clone());
         env.extend(self.command.env.clone());
-        let told = [
-            ("JOB_ID", context.job().to_string()),
-            ("EPOCH", context.epoch().to_string()),
-            ("ATTEMPT", context.attempt().to_string()),
-            ("DEADLINE", context.deadline_at().to_string()),
-            ("KIND", context.kind().to_string()),
-            ("KEY", key.to_owned()),
-        ];
-        env.extend(told.map(|(name, value)| (format!("FENCEPOST_{name}"), value)));
-        if let Some(trace) = &context.job.trace {
-            env.insert("TRACEPARENT".to_owned(), trace.clone());
-        }
+        env.extend(told.env);
         let (program, arguments) = match self.command.program.split_first() {
             Some((program, arguments)) => (program.clone(), arguments.to_vec()),
             None => Default::default(),
@@ -90,20 +107,42 @@ impl CommandHandler {
             directory: self.command.directory.clone(),
             user: self.command.user,
             env: env.into_iter().collect(),
-            input: context.payload().to_owned(),
+            input: told.input,
             output_max: if self.safe_to_repeat {
                 RESULT_BYTES_MAX
             } else {
                 OUTCOME_BYTES_MAX
             },
-            until: instant(context.lease.ends_at()),
+            until: instant(until),
         }
     }
 
-    /// Runs the command to its end, whatever brings that about.
+    /// Runs the command for a job to its end, whatever brings that about.
     async fn run_guarded(&self, context: &Context, call: EffectCall) -> Ended {
+        let told = Told::of_job(context, &call.key);
+        let mut guard = match self.guard(told, context.lease.ends_at()).await {
+            Ok(guard) => guard,
+            Err(error) => return not_started(&error.to_string()),
+        };
+        let end = guard.until_end(context, self.command.stop_grace).await;
+        self.judge(end)
+    }
+
+    /// Runs the command once, outside a job, for at most `limit`.
+    pub(crate) async fn run_once(&self, told: Told, limit: Duration) -> Ended {
+        match self.guard(told, Instant::now() + limit).await {
+            Ok(mut guard) => {
+                let end = guard.end().await;
+                self.judge(end)
+            }
+            Err(error) => not_started(&error.to_string()),
+        }
+    }
+
+    async fn guard(&self, told: Told, until: Instant) -> std::io::Result<Guard> {
+        let start = serde_json::to_string(&self.start(told, until))?;
         let (program, arguments) = &self.guard;
-        let spawned = tokio::process::Command::new(program)
+        let mut child = tokio::process::Command::new(program)
             .arg0("fencepost")
             .args(arguments)
             .env_clear()
@@ -111,29 +150,17 @@ impl CommandHandler {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .spawn();
-        // Dropping the child leaves the guard alone: the end of its pipe tells it.
-        let (mut child, stdin, stdout) = match spawned {
-            Ok(mut child) => match (child.stdin.take(), child.stdout.take()) {
-                (Some(stdin), Some(stdout)) => (child, stdin, stdout),
-                _ => return not_started("the guard has no pipes"),
-            },
-            Err(error) => return not_started(&format!("the guard: {error}")),
-        };
+            .spawn()?;
+        let pipes = || std::io::Error::other("the guard has no pipes");
         let mut guard = Guard {
-            orders: Some(stdin),
-            reports: BufReader::new(stdout).lines(),
+            orders: Some(child.stdin.take().ok_or_else(pipes)?),
+            reports: BufReader::new(child.stdout.take().ok_or_else(pipes)?).lines(),
             group: None,
-        };
-        let Ok(start) = serde_json::to_string(&self.start(context, &call.key)) else {
-            return not_started("the start could not be written");
+            // Dropping it leaves the guard alone: the end of its pipe tells it.
+            _child: child,
         };
         guard.write(start).await;
-        let end = guard.until_end(context, self.command.stop_grace).await;
-        drop(guard);
-        // The guard has said its last word or is gone; it is reaped, not waited for.
-        drop(child.try_wait());
-        self.judge(end)
+        Ok(guard)
     }
 
     /// What a command's end says of the call.
@@ -212,6 +239,7 @@ struct Guard {
     orders: Option<ChildStdin>,
     reports: Lines<BufReader<ChildStdout>>,
     group: Option<Pid>,
+    _child: Child,
 }
 
 impl Guard {
@@ -230,12 +258,21 @@ impl Guard {
         }
     }
 
+    /// Waits until the guard says how the command ended.
+    async fn end(&mut self) -> Option<End> {
+        loop {
+            match read(self.reports.next_line().await)? {
+                Report::Started(group) => self.group = Pid::from_raw(group),
+                Report::Ended(end) => {
+                    self.group = None;
+                    return Some(end);
+                }
+            }
+        }
+    }
+
     /// Passes renewals and the wish to end on, until the guard says how the command ended.
-    async fn until_end(
-        &mut self,
-        context: &Context,
-        stop_grace: std::time::Duration,
-    ) -> Option<End> {
+    async fn until_end(&mut self, context: &Context, stop_grace: Duration) -> Option<End> {
         let mut lease = context.lease.clone();
         let (mut asked, mut stopped) = (false, false);
         loop {

@@ -17,6 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_core::kind::Http;
 use fencepost_core::limits::{OUTCOME_BYTES_MAX, RESULT_BYTES_MAX};
+use fencepost_core::time::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url, redirect};
 
@@ -98,24 +99,21 @@ impl HttpHandler {
         })
     }
 
-    fn headers(&self, context: &Context, call: &EffectCall) -> HeaderMap {
-        let seconds = context.store.now().as_millis() / 1_000;
-        let mut told = vec![
-            ("fencepost-job-id", call.job.to_string()),
-            ("fencepost-epoch", call.epoch.to_string()),
-            ("fencepost-attempt", context.attempt().to_string()),
-            ("fencepost-deadline", context.deadline_at().to_string()),
-            ("fencepost-kind", context.kind().to_string()),
-            ("idempotency-key", call.key.clone()),
-            ("webhook-id", call.key.clone()),
-            ("webhook-timestamp", seconds.to_string()),
-        ];
+    /// The headers of a request with this key and body; `more` besides those of all.
+    fn headers(
+        &self,
+        key: &str,
+        body: &str,
+        now: Timestamp,
+        more: Vec<(&'static str, String)>,
+    ) -> HeaderMap {
+        let seconds = now.as_millis() / 1_000;
+        let mut told = more;
+        told.push(("idempotency-key", key.to_owned()));
+        told.push(("webhook-id", key.to_owned()));
+        told.push(("webhook-timestamp", seconds.to_string()));
         if let Some(secrets) = &self.secrets {
-            let signed = secrets.sign(&call.key, seconds, context.payload());
-            told.push(("webhook-signature", signed));
-        }
-        if let Some(trace) = &context.job.trace {
-            told.push(("traceparent", trace.clone()));
+            told.push(("webhook-signature", secrets.sign(key, seconds, body)));
         }
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -128,12 +126,34 @@ impl HttpHandler {
         headers
     }
 
-    async fn post(&self, context: &Context, call: EffectCall) -> Ended {
+    async fn call(&self, context: &Context, call: EffectCall) -> Ended {
+        let mut told = vec![
+            ("fencepost-job-id", call.job.to_string()),
+            ("fencepost-epoch", call.epoch.to_string()),
+            ("fencepost-attempt", context.attempt().to_string()),
+            ("fencepost-deadline", context.deadline_at().to_string()),
+            ("fencepost-kind", context.kind().to_string()),
+        ];
+        if let Some(trace) = &context.job.trace {
+            told.push(("traceparent", trace.clone()));
+        }
+        let body = context.payload().to_owned();
+        self.post(&call.key, body, context.store.now(), told).await
+    }
+
+    /// Posts a body under a key; what the answer says of it.
+    pub(crate) async fn post(
+        &self,
+        key: &str,
+        body: String,
+        now: Timestamp,
+        more: Vec<(&'static str, String)>,
+    ) -> Ended {
         let request = self
             .client
             .post(self.url.clone())
-            .headers(self.headers(context, &call))
-            .body(context.payload().to_owned());
+            .headers(self.headers(key, &body, now, more))
+            .body(body);
         let response = match request.send().await {
             Ok(response) => response,
             // Nothing was sent: no address, no connection, no TLS session.
@@ -155,7 +175,7 @@ impl HttpHandler {
             .headers()
             .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok())
-            .and_then(|text| answer::retry_after(text, context.store.now()));
+            .and_then(|text| answer::retry_after(text, now));
         match answer::judge(status, &self.http.declined, retry_after) {
             // What it did is done, whatever becomes of the rest of its answer.
             None => Ended::Done(self.body(response).await),
@@ -211,7 +231,7 @@ fn reason(error: &reqwest::Error) -> String {
 impl Handler for HttpHandler {
     async fn run(&self, context: &Context) -> HandlerResult {
         call::make(context, EFFECT, self.safe_to_repeat, |call| {
-            self.post(context, call)
+            self.call(context, call)
         })
         .await
     }

@@ -189,3 +189,24 @@ async fn a_held_database_does_not_keep_the_worker() {
     drop(held);
     world.verify().await;
 }
+
+/// As it should: it listens, and ends with an error of its own.
+#[tokio::test]
+async fn a_handler_that_breaks_off_because_the_worker_ends_costs_no_attempt() {
+    for _ in 0..10 {
+        let world = World::new().await;
+        let job = world.queued("k").await;
+        let worker = world.worker(LONG, |context| async move {
+            context.cancelled().await;
+            Err("told to stop".into())
+        });
+        world.reaches(job, State::Leased).await;
+        worker.stop().await;
+        let job = world.job(job).await;
+        assert_eq!(
+            (job.state, job.attempts, job.error),
+            (State::Queued, 0, None)
+        );
+        world.verify().await;
+    }
+}

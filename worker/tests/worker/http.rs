@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fencepost_core::id::{Epoch, JobId};
 use fencepost_core::kind::Http;
 use fencepost_core::lifecycle::State;
+use fencepost_core::time::Timestamp;
 use fencepost_store::JobView;
 use fencepost_testkit::wait::{eventually, require};
 use fencepost_worker::http::{HttpHandler, HttpSetupError};
+use fencepost_worker::probe::{Answer, HttpProbe, Probe as _, Question};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -318,6 +321,48 @@ async fn an_answer_that_cannot_be_kept_ends_the_job_after_the_effect() {
         );
         assert_eq!(receiver.requests().len(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_probe_asks_a_service_under_the_effects_key() {
+    let yes = status(
+        "200 OK",
+        "",
+        "{\"happened\": true, \"outcome\": {\"n\": 1.0}}",
+    );
+    let no = status("200 OK", "", "{\"happened\": false}");
+    let broken = status("500 Internal Server Error", "", "{\"happened\": false}");
+    let unheard = status("404 Not Found", "", "");
+    let receiver = Receiver::new(vec![yes, no, broken, unheard, Does::HangsUp]).await;
+    let probe = HttpProbe::new(HttpHandler::new(http(&receiver.url), true).unwrap());
+    let job: JobId = "0193a5c8-6d7e-7cc0-8a51-3f1d2a9b4e77".parse().unwrap();
+    let question = Question {
+        job,
+        kind: kind(KIND),
+        effect: "http".parse().unwrap(),
+        key: format!("{job}/http"),
+        epoch: Epoch(3),
+        opened_at: Timestamp::from_millis(0),
+    };
+    let now = Timestamp::from_millis(1_000);
+    let mut answers = Vec::new();
+    for _ in 0..5 {
+        answers.push(probe.ask(&question, now).await);
+    }
+    let happened = Answer::Happened(Some("{\"n\": 1.0}".to_owned()));
+    assert_eq!(answers.remove(0), happened);
+    assert_eq!(answers.remove(0), Answer::DidNotHappen);
+    // Neither an error nor silence is a word about the effect.
+    for answer in &answers {
+        assert!(matches!(answer, Answer::NotKnown(_)), "{answer:?}");
+    }
+    let asked = receiver.requests().remove(0);
+    assert!(
+        asked.contains(&format!("idempotency-key: {job}/http\r\n")),
+        "{asked}"
+    );
+    assert!(asked.contains("fencepost-epoch: 3\r\n"));
+    assert!(asked.contains(&format!("\"key\":\"{job}/http\"")));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use fencepost_core::limits::{ATTEMPTS_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_BYTES_M
 use fencepost_core::retry::Backoff;
 use serde::Deserialize;
 
-use super::runners::{CommandText, HttpText};
+use super::runners::{CommandText, HttpText, ProbeText};
 use super::{SettingsError, value};
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -41,6 +41,7 @@ pub(crate) struct KindText {
     registered: bool,
     command: Option<CommandText>,
     http: Option<HttpText>,
+    probe: Option<ProbeText>,
     #[serde(default)]
     safe_to_repeat: bool,
     concurrency: Option<u32>,
@@ -116,6 +117,9 @@ fn read_kind(
     apply(&mut kind, &own, &key)?;
     kind.safe_to_repeat = text.safe_to_repeat;
     kind.concurrency = text.concurrency;
+    let probe = text.probe.as_ref();
+    let probe = probe.map(|probe| probe.settle(&at("probe"), directory));
+    kind.probe = probe.transpose()?;
     if text.concurrency == Some(0) {
         return Err(bad(
             at("concurrency"),

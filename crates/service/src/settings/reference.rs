@@ -54,6 +54,7 @@ const KINDS: &str = r#"
 | `http` | a table, below | – | run by a request to another service |
 | `registered` | true or false | `false` | run by a Rust worker of your own |
 | `safe_to_repeat` | true or false | `false` | a command or call that may be made again after it broke off: no effect, never `unknown` |
+| `probe` | a table, below | – | asks the outside system whether an effect of an unknown job happened |
 | `concurrency` | a count | one per core for commands, else none | jobs of this kind that one worker runs at once |
 | `max_attempts` | 1 to 100 | `3` | attempts of a job that asks for no other number |
 | `lease` | 500ms to 1h | `30s` | how long a claim holds; renewed at a third of it |
@@ -91,4 +92,13 @@ hand is put back for a while. Give it a queue of its own.
 | `secret_file` | a path | – | the secret that requests are signed with (`whsec_…` or bare Base64), read by workers at their start |
 | `timeout` | a duration | `30s` | how long a call may take |
 | `declined` | a list of statuses from 500 to 599 | `[]` | by these this receiver says that nothing was done; 503 always does |
+
+### `probe`
+
+| key | is | default | meaning |
+|---|---|---|---|
+| `command` | a table as above | – | a program that asks |
+| `http` | a table as above | – | a request that asks |
+| `timeout` | a duration | `30s` | how long one question may take |
+| `every` | a duration | by hand only | how often it asks by itself, beginning so long after the job became unknown |
 "#;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use fencepost_core::kind::{Command, EXIT_DECLINED, HTTP_TIMEOUT, Http, OtherExit, STOP_GRACE};
+use fencepost_core::kind::{
+    Asks, Command, EXIT_DECLINED, HTTP_TIMEOUT, Http, OtherExit, PROBE_TIMEOUT, Probe, STOP_GRACE,
+};
 use serde::Deserialize;
 
 use super::kinds::bad;
@@ -41,6 +43,42 @@ pub(super) struct HttpText {
     timeout: Option<String>,
     #[serde(default)]
     declined: BTreeSet<u16>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProbeText {
+    command: Option<CommandText>,
+    http: Option<HttpText>,
+    timeout: Option<String>,
+    every: Option<String>,
+}
+
+impl ProbeText {
+    pub(super) fn settle(&self, key: &str, directory: &Path) -> Result<Probe, SettingsError> {
+        let at = |field: &str| format!("{key}.{field}");
+        // Asking changes nothing: it may be asked again.
+        let asks = match (&self.command, &self.http) {
+            (Some(command), None) => {
+                Asks::Command(command.settle(&at("command"), true, directory)?)
+            }
+            (None, Some(http)) => Asks::Http(http.settle(&at("http"), directory)?),
+            (Some(_), Some(_)) | (None, None) => {
+                return Err(bad(
+                    key.to_owned(),
+                    "none or both",
+                    "one of `command = { … }` and `http = { … }`",
+                ));
+            }
+        };
+        let every = self.every.as_deref();
+        let every = every.map(|text| duration(at("every"), Some(text), PROBE_TIMEOUT));
+        Ok(Probe {
+            asks,
+            timeout: duration(at("timeout"), self.timeout.as_deref(), PROBE_TIMEOUT)?,
+            every: every.transpose()?,
+        })
+    }
 }
 
 /// Variables that every command is given; they cannot be set or inherited.

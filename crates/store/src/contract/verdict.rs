@@ -2,7 +2,7 @@
 
 use fencepost_core::error_text::ErrorText;
 use fencepost_core::fingerprint::Moment;
-use fencepost_core::id::{EffectName, Epoch, JobId, KindName, Owner, QueueName};
+use fencepost_core::id::{EffectName, Epoch, JobId, KindName, Owner, QueueName, Tenant};
 use fencepost_core::lifecycle::State;
 use fencepost_core::time::Timestamp;
 
@@ -106,6 +106,8 @@ pub struct UnknownEffect {
     pub kind: KindName,
     /// Its lane.
     pub queue: QueueName,
+    /// Whose it is.
+    pub tenant: Tenant,
     /// Whose it is.
     pub owner: Owner,
     /// When it became unknown.

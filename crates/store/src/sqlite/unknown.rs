@@ -11,7 +11,7 @@ use crate::error::StoreError;
 
 /// A page of jobs first, by the index of unknown jobs; then their open effects, and who opened them.
 pub(super) const UNKNOWN: &str = "
-    SELECT job.id, job.kind, job.queue, job.owner, job.updated_at,
+    SELECT job.id, job.kind, job.queue, job.tenant, job.owner, job.updated_at,
            effect.name, effect.epoch, effect.opened_at, effect.evidence,
            (SELECT actor FROM event WHERE event.job = job.id AND event.type = 'effect_opened'
                AND event.detail = effect.name ORDER BY event.id DESC LIMIT 1) AS worker
@@ -28,15 +28,23 @@ pub(super) const UNKNOWN: &str = "
 impl Reader {
     pub(crate) async fn unknown(
         &self,
-        scope: &Scope,
+        scope: Option<&Scope>,
         filter: &JobFilter,
         after: Option<JobId>,
         limit: u32,
     ) -> Result<UnknownPage, StoreError> {
-        let rows = sqlx::query(UNKNOWN)
-            .bind(scope.tenant.as_str())
+        let statement = match scope {
+            Some(_) => UNKNOWN.to_owned(),
+            None => UNKNOWN.replace("tenant = ?1", "?1 IS NULL"),
+        };
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(scope.map(|scope| scope.tenant.as_str()))
             .bind(after.map(id_bytes))
-            .bind(scope.owner.as_ref().map(Owner::as_str))
+            .bind(
+                scope
+                    .and_then(|scope| scope.owner.as_ref())
+                    .map(Owner::as_str),
+            )
             .bind(
                 filter
                     .kind
@@ -79,6 +87,7 @@ fn unknown(row: &SqliteRow) -> Result<UnknownEffect, StoreError> {
         job: job_id(row, "id")?,
         kind: word(row, "kind", |text| text.parse().ok())?,
         queue: word(row, "queue", |text| text.parse().ok())?,
+        tenant: word(row, "tenant", |text| text.parse().ok())?,
         owner: word(row, "owner", |text| text.parse().ok())?,
         since: time(row, "updated_at")?,
         open,
