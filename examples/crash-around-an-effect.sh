@@ -16,6 +16,7 @@ place=$(mktemp -d)
 pids=()
 finish() {
   for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
+  wait 2>/dev/null || true
   rm -rf "$place"
 }
 trap finish EXIT

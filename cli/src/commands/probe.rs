@@ -64,17 +64,17 @@ pub(crate) async fn run(
 
 /// What is asked about a listed job; none when no effect of it is open.
 fn question(listed: Item) -> Result<(String, Option<Question>), Failed> {
-    let malformed = |_| Failed::new(Exit::Unavailable, "an item is not what was expected");
+    let malformed = || Failed::new(Exit::Unavailable, "an item is not what was expected");
     let Some(effect) = listed.effect else {
         return Ok((listed.job, None));
     };
     let question = Question {
-        job: listed.job.parse().map_err(|_| malformed(()))?,
-        kind: listed.kind.parse().map_err(|_| malformed(()))?,
-        effect: effect.name.parse().map_err(|_| malformed(()))?,
+        job: listed.job.parse().map_err(|_| malformed())?,
+        kind: listed.kind.parse().map_err(|_| malformed())?,
+        effect: effect.name.parse().map_err(|_| malformed())?,
         key: format!("{}/{}", listed.job, effect.name),
         epoch: Epoch(effect.epoch),
-        opened_at: Timestamp::parse(&effect.opened_at).map_err(|_| malformed(()))?,
+        opened_at: Timestamp::parse(&effect.opened_at).map_err(|_| malformed())?,
     };
     Ok((listed.job, Some(question)))
 }
