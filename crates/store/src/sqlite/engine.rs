@@ -301,3 +301,33 @@ pub(super) fn job_of(command: &Command) -> Option<JobId> {
         Some(Subject::Key(..)) | None => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::Row as _;
+
+    use super::*;
+
+    /// 2 is FULL, by which every commit in WAL mode flushes the log; 1 is NORMAL,
+    /// by which none does (sqlite.org/pragma.html#pragma_synchronous).
+    #[tokio::test]
+    async fn what_must_be_flushed_is_committed_at_the_level_that_flushes() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = super::super::plans::options(&directory);
+        super::super::prepare(&options).await.unwrap();
+        let mut engine = Engine::open(&options).await.unwrap();
+        for (flush, level) in [
+            (Flush::Before, 2),
+            (Flush::NotOnItsOwn, 1),
+            (Flush::Before, 2),
+        ] {
+            engine.begin(flush, || true).await.unwrap();
+            let row = sqlx::query("PRAGMA synchronous")
+                .fetch_one(&mut engine.connection)
+                .await
+                .unwrap();
+            assert_eq!(row.get::<i64, _>(0), level);
+            engine.rollback().await;
+        }
+    }
+}

@@ -31,16 +31,21 @@ impl fencepost_core::id::IdSource for Nothing {
     }
 }
 
-#[tokio::test]
-async fn no_statement_over_many_rows_scans_a_table() {
-    let directory = tempfile::tempdir().unwrap();
-    let options = OpenOptions {
+/// For a file in a directory of its own.
+pub(super) fn options(directory: &tempfile::TempDir) -> OpenOptions {
+    OpenOptions {
         path: directory.path().join("fencepost.db"),
         clock: std::sync::Arc::new(Nothing),
         ids: std::sync::Arc::new(Nothing),
         allow_network_filesystem: true,
         wake_poll: std::time::Duration::from_secs(1),
-    };
+    }
+}
+
+#[tokio::test]
+async fn no_statement_over_many_rows_scans_a_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(&directory);
     super::prepare(&options).await.unwrap();
     let mut file = connect_options(&options.path).connect().await.unwrap();
     for statement in [
