@@ -114,7 +114,9 @@ impl Context {
         self.job.claim.job()
     }
 
-    /// The number of this claim.
+    /// The number of this claim. Pass it on inside an effect only ([`EffectCall`]):
+    /// a claim outside one is not flushed before its handler runs, and after a power
+    /// cut another may get the same number.
     pub fn epoch(&self) -> Epoch {
         self.job.claim.epoch()
     }

@@ -48,7 +48,7 @@ pub enum HttpSetupError {
         source: std::io::Error,
     },
     /// The secret's file holds something else.
-    #[error("the secret file {path}: {source}")]
+    #[error("the secret file {path} holds no usable secret")]
     Secret {
         /// The file.
         path: PathBuf,

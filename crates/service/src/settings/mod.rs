@@ -4,6 +4,7 @@
 //! names it, where it was given, what was found and what is accepted; it ends
 //! the process before any socket opens. Secrets are never shown.
 
+mod file;
 mod kinds;
 mod reference;
 mod runners;
@@ -17,10 +18,10 @@ use std::time::Duration;
 
 use fencepost_core::id::QueueName;
 use fencepost_core::kind::Kinds;
-use serde::Deserialize;
 
+use file::File;
 pub use reference::reference;
-use table::{Definition, Shape, TABLE, find};
+use table::{Definition, Shape, TABLE};
 
 use crate::telemetry::LogFormat;
 
@@ -381,108 +382,6 @@ impl Settings {
             kinds,
         })
     }
-}
-
-/// The settings file, flattened.
-struct File {
-    values: BTreeMap<String, String>,
-    defaults: kinds::Policy,
-    kinds: BTreeMap<String, kinds::KindText>,
-}
-
-impl File {
-    fn parse(text: &str, path: &Path) -> Result<Self, SettingsError> {
-        // The first line of the parser's text says where; the rest repeats the
-        // file, which may hold a secret.
-        let malformed = |error: toml::de::Error| {
-            let line = error.span().map(|span| {
-                let before = text.get(..span.start).unwrap_or_default();
-                before.matches('\n').count() + 1
-            });
-            let place = line
-                .map(|line| format!("line {line}: "))
-                .unwrap_or_default();
-            SettingsError::File {
-                path: path.to_owned(),
-                reason: format!("{place}{}", error.message()),
-            }
-        };
-        let mut table: toml::Table = toml::from_str(text).map_err(malformed)?;
-        let mut section = |name: &str| {
-            table
-                .remove(name)
-                .unwrap_or_else(|| toml::Table::new().into())
-        };
-        let wrong = |key: &'static str| {
-            move |error: toml::de::Error| SettingsError::Bad {
-                key: key.to_owned(),
-                given_by: path.display().to_string(),
-                found: "a table that does not fit".to_owned(),
-                expected: error.message().to_owned(),
-            }
-        };
-        let defaults =
-            kinds::Policy::deserialize(section("defaults")).map_err(wrong("defaults"))?;
-        let kinds = BTreeMap::deserialize(section("kinds")).map_err(wrong("kinds"))?;
-        let mut values = BTreeMap::new();
-        flatten("", table, &mut values);
-        for key in values.keys() {
-            if find(key).is_none() {
-                let hint = nearest(key)
-                    .map(|near| format!("; did you mean `{near}`?"))
-                    .unwrap_or_default();
-                return Err(SettingsError::Unknown {
-                    path: path.to_owned(),
-                    key: key.clone(),
-                    hint,
-                });
-            }
-        }
-        Ok(Self {
-            values,
-            defaults,
-            kinds,
-        })
-    }
-}
-
-fn flatten(prefix: &str, table: toml::Table, values: &mut BTreeMap<String, String>) {
-    for (key, value) in table {
-        let key = format!("{prefix}{key}");
-        match &value {
-            toml::Value::Table(inner) => flatten(&format!("{key}."), inner.clone(), values),
-            toml::Value::String(text) => drop(values.insert(key, text.clone())),
-            toml::Value::Array(items) => {
-                let words = items.iter().map(|item| {
-                    item.as_str()
-                        .map_or_else(|| item.to_string(), str::to_owned)
-                });
-                values.insert(key, words.collect::<Vec<_>>().join(","));
-            }
-            toml::Value::Integer(_)
-            | toml::Value::Float(_)
-            | toml::Value::Boolean(_)
-            | toml::Value::Datetime(_) => {
-                values.insert(key, value.to_string());
-            }
-        }
-    }
-}
-
-/// The known key that shares the longest beginning, when it is most of it.
-fn nearest(key: &str) -> Option<&'static str> {
-    let shared = |known: &str| {
-        known
-            .bytes()
-            .zip(key.bytes())
-            .take_while(|(a, b)| a == b)
-            .count()
-    };
-    TABLE
-        .iter()
-        .map(|definition| definition.key)
-        .max_by_key(|known| shared(known))
-        .filter(|known| shared(known) * 2 > known.len())
 }
 
 struct Given {

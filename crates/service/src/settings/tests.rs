@@ -179,6 +179,10 @@ fn a_bad_kind_says_what_is_wrong_with_it() {
             "unknown field `shell`",
         ),
         (
+            "[kinds.x]\ncommand = { program = [\"x\"], exit = { other = \"maybe\" } }",
+            "setting `kinds.x.command.exit.other` (from",
+        ),
+        (
             "[kinds.x]\ncommand = { program = [\"x\"], user = \"nobody\" }",
             "a user id and a group id",
         ),
