@@ -8,6 +8,7 @@ use fencepost_store::{DispatchResult, OpenOptions, SettleDispatches, Store, Take
 use fencepost_testkit::wait::{eventually, require};
 use fencepost_tests::{Client, PATIENCE, Volume};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 async fn store(volume: &Volume) -> Store {
     Store::open(OpenOptions {
@@ -130,5 +131,42 @@ async fn what_is_held_back_is_listed_and_released() {
     assert_eq!(client.at_rest(&id).await["state"], "completed");
     drop(worker);
     store.close().await;
+    volume.verify();
+}
+
+/// Answers are made whole before the first byte is sent: a client that hardly
+/// reads holds its connection, and nothing of the database.
+#[tokio::test]
+async fn a_client_that_hardly_reads_does_not_keep_the_log_from_shortening() {
+    const LOG_MAX: u64 = 64 * 1024 * 1024;
+    const JOBS: usize = 1_500;
+    let volume = Volume::new();
+    let api = volume.start("api");
+    let client = Client::new(&api, &volume);
+    let long = json!("x".repeat(60_000));
+    let post = |n: usize| {
+        let (client, long) = (client.clone(), long.clone());
+        async move { client.accepted(&format!("k{n}"), "ledger", long).await }
+    };
+    post(JOBS).await;
+    let address = api.url.trim_start_matches("http://");
+    let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "GET /jobs HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+        volume.key()
+    );
+    slow.write_all(request.repeat(50).as_bytes()).await.unwrap();
+    slow.read_u8().await.unwrap();
+    // More than the log may be long.
+    for batch in 0..JOBS / 50 {
+        futures_util::future::join_all((batch * 50..batch * 50 + 50).map(post)).await;
+    }
+    eventually(PATIENCE, "a short log", || async {
+        let log = volume.path().join("data/fencepost.db-wal");
+        let bytes = std::fs::metadata(log).map_or(0, |file| file.len());
+        require(bytes <= LOG_MAX, bytes)
+    })
+    .await;
+    slow.read_u8().await.unwrap();
     volume.verify();
 }
