@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     /// 2 is FULL, by which every commit in WAL mode flushes the log; 1 is NORMAL,
-    /// by which none does (sqlite.org/pragma.html#pragma_synchronous).
+    /// by which none does (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
     #[tokio::test]
     async fn what_must_be_flushed_is_committed_at_the_level_that_flushes() {
         let directory = tempfile::tempdir().unwrap();
