@@ -121,7 +121,8 @@ async fn a_caller_that_hangs_up_leaves_the_job_whole_or_absent() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(before + created >= 40);
+    // Some may have been committed since they were counted: nobody waited for them.
+    assert!(before + created <= 40, "{before} and {created}");
     assert_eq!(world.store.count_jobs().await.unwrap(), 40);
     world.verify().await;
 }
