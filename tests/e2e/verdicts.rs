@@ -10,8 +10,9 @@ use crate::workers::{ledger_worker, noted};
 async fn unknown(volume: &Volume, client: &Client, key: &str) -> String {
     let lost = ledger_worker(volume, "lost");
     let plan = json!({"steps": ["mail"], "stop_at": "mail called"});
+    let before = calls(volume, "");
     let id = client.accepted(key, "ledger", plan).await;
-    noted(volume, "mail called", calls(volume, "") + 1).await;
+    noted(volume, "mail called", before + 1).await;
     lost.kill_9();
     let job = client.at_rest(&id).await;
     assert_eq!(job["state"], "unknown");
