@@ -77,7 +77,35 @@ async fn a_pdf_gives_its_text_and_page_count() {
         (2, "application/pdf")
     );
     assert_eq!(extracted.text, "Invoice 4711\n\u{c}\nTotal 12.50");
-    assert!(!extracted.truncated);
+    assert!(!extracted.truncated && !extracted.lines_truncated);
+    let lines: Vec<_> = extracted
+        .lines
+        .iter()
+        .map(|line| (line.page, line.line, line.y, line.cells[0].x))
+        .collect();
+    assert_eq!(lines, [(1, 1, 72.0, 72.0), (2, 1, 72.0, 72.0)]);
+}
+
+#[tokio::test]
+async fn a_pdf_is_read_by_rows_and_not_in_the_order_it_was_drawn() {
+    let drawn = "12.50) Tj -200 -20 Td (below) Tj 0 20 Td (Total";
+    let extracted = guard().extract(pdf(&[drawn]).into()).await.unwrap();
+    assert_eq!(extracted.text, "Total\t12.50\nbelow");
+}
+
+#[tokio::test]
+async fn a_page_that_cannot_be_read_is_not_left_out_in_silence() {
+    let mut document = pdf(&["Invoice 4711", "Total 12.50"]);
+    let at = document
+        .windows(9)
+        .rposition(|window| window == b"MediaBox ");
+    let at = at.expect("a page has a media box");
+    document[at] = b'X';
+    let error = guard().extract(document.into()).await.unwrap_err();
+    assert!(
+        matches!(error, ExtractError::Refused(Fault::Damaged)),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

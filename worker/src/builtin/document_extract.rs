@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use fencepost_store::BlobHash;
 use fencepost_store::blobs::BlobError;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::extract::{ExtractError, Extractor};
@@ -25,6 +25,15 @@ struct Payload {
 #[serde(deny_unknown_fields)]
 struct BlobRef {
     blob: String,
+}
+
+/// What the job's result says of a document.
+#[derive(Serialize)]
+struct Answer<'a> {
+    text: &'a str,
+    pages: u32,
+    media_type: &'a str,
+    truncated: bool,
 }
 
 /// Extracts the text of a document in a guarded child process.
@@ -68,7 +77,12 @@ impl Handler for DocumentExtract {
             }
         };
         match self.0.extract(document).await {
-            Ok(extracted) => Ok(Outcome::completed(&extracted)?),
+            Ok(extracted) => Ok(Outcome::completed(&Answer {
+                text: &extracted.text,
+                pages: extracted.pages,
+                media_type: &extracted.media_type,
+                truncated: extracted.truncated,
+            })?),
             Err(error @ ExtractError::Start(_)) => Err(error.into()),
             Err(error) => Ok(Outcome::dead(error.code(), error.to_string())),
         }

@@ -8,8 +8,9 @@ use rustix::process::{
     Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit,
 };
 
+use super::layout::Layout;
 use super::{
-    Answer, CPU_SECONDS_MAX, Extracted, Fault, MEMORY_BYTES_MAX, PAGES_MAX, TEXT_BYTES_MAX,
+    Answer, CPU_SECONDS_MAX, Extracted, Fault, MEMORY_BYTES_MAX, PAGES_MAX, TEXT_BYTES_MAX, plain,
 };
 
 /// Where a PDF may begin (PDF 32000-1, annex H.3).
@@ -91,76 +92,58 @@ fn extract(document: &[u8]) -> Result<Extracted, Fault> {
     if head.windows(5).any(|window| window == b"%PDF-") {
         return pdf(document);
     }
-    let text = plain(document).ok_or(Fault::Unsupported)?;
-    Ok(bounded(&text, 1, "text/plain"))
+    let text = plain::plain(document).ok_or(Fault::Unsupported)?;
+    let (text, truncated) = bounded(&text);
+    let lines = plain::lines(&text);
+    Ok(Extracted {
+        text,
+        pages: 1,
+        media_type: "text/plain".to_owned(),
+        truncated,
+        lines_truncated: truncated || lines.truncated(),
+        lines: lines.into_vec(),
+    })
 }
 
 fn pdf(document: &[u8]) -> Result<Extracted, Fault> {
-    let pages = pdf_extract::extract_text_from_mem_by_pages(document).map_err(|error| {
+    let refused = |error: &dyn std::fmt::Debug| {
         let told = format!("{error:?}").to_ascii_lowercase();
         if told.contains("encrypt") || told.contains("password") || told.contains("decrypt") {
             Fault::Encrypted
         } else {
             Fault::Damaged
         }
-    })?;
-    if pages.len() > PAGES_MAX {
+    };
+    let mut file = pdf_extract::Document::load_mem(document).map_err(|error| refused(&error))?;
+    if file.is_encrypted() {
+        // Many are encrypted with an empty password, which any reader tries.
+        file.decrypt("").map_err(|error| refused(&error))?;
+    }
+    let pages = file.get_pages().len();
+    if pages > PAGES_MAX {
         return Err(Fault::TooManyPages);
     }
-    let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
-    let trimmed: Vec<&str> = pages.iter().map(|page| page.trim()).collect();
-    Ok(bounded(
-        &trimmed.join("\n\u{c}\n"),
-        count,
-        "application/pdf",
-    ))
-}
-
-/// UTF-8, UTF-16 with a byte order mark, or else Windows-1252, as long as it
-/// holds no control characters that text does not have.
-fn plain(document: &[u8]) -> Option<String> {
-    let text = match document {
-        [0xef, 0xbb, 0xbf, rest @ ..] => std::str::from_utf8(rest).ok()?.to_owned(),
-        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes)?,
-        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes)?,
-        _ => match std::str::from_utf8(document) {
-            Ok(text) => text.to_owned(),
-            Err(_) => document.iter().map(|byte| windows_1252(*byte)).collect(),
-        },
-    };
-    let is_text = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\u{c}');
-    text.chars().all(is_text).then_some(text)
-}
-
-fn utf16(bytes: &[u8], read: fn([u8; 2]) -> u16) -> Option<String> {
-    let pairs = bytes.chunks_exact(2);
-    if !pairs.remainder().is_empty() {
-        return None;
+    if pages == 0 {
+        return Err(Fault::Damaged);
     }
-    let units = pairs.filter_map(|pair| pair.try_into().ok().map(read));
-    char::decode_utf16(units)
-        .collect::<Result<String, _>>()
-        .ok()
-}
-
-/// The bytes 0x80 to 0x9f of Windows-1252 (WHATWG Encoding, index-windows-1252);
-/// the five it leaves open stay control characters and so are refused.
-fn windows_1252(byte: u8) -> char {
-    const HIGH: [char; 32] = [
-        '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž',
-        '\u{8f}', '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}',
-        'ž', 'Ÿ',
-    ];
-    let high = byte
-        .checked_sub(0x80)
-        .and_then(|index| HIGH.get(usize::from(index)));
-    high.copied().unwrap_or(char::from(byte))
+    let mut layout = Layout::default();
+    pdf_extract::output_doc(&file, &mut layout).map_err(|error| refused(&error))?;
+    let (text, cut) = bounded(layout.text());
+    let truncated = cut || layout.truncated();
+    let lines = layout.into_lines();
+    Ok(Extracted {
+        text,
+        pages: u32::try_from(pages).unwrap_or(u32::MAX),
+        media_type: "application/pdf".to_owned(),
+        truncated,
+        lines_truncated: truncated || lines.truncated(),
+        lines: lines.into_vec(),
+    })
 }
 
 /// Normalised line ends, no control characters, cut on a character.
-fn bounded(text: &str, pages: u32, media_type: &str) -> Extracted {
+fn bounded(text: &str) -> (String, bool) {
     let mut kept = String::with_capacity(text.len().min(TEXT_BYTES_MAX));
-    let mut truncated = false;
     for character in text.replace("\r\n", "\n").chars() {
         let character = match character {
             '\r' => '\n',
@@ -169,17 +152,11 @@ fn bounded(text: &str, pages: u32, media_type: &str) -> Extracted {
             c => c,
         };
         if kept.len() + character.len_utf8() > TEXT_BYTES_MAX {
-            truncated = true;
-            break;
+            return (kept, true);
         }
         kept.push(character);
     }
-    Extracted {
-        text: kept,
-        pages,
-        media_type: media_type.to_owned(),
-        truncated,
-    }
+    (kept, false)
 }
 
 #[cfg(test)]

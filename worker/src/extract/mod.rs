@@ -7,6 +7,9 @@
 //! costs one attempt and not the worker. Document text never occurs in an error.
 
 pub mod guard;
+mod layout;
+mod line;
+mod plain;
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -17,6 +20,8 @@ use fencepost_core::limits::BLOB_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
+
+pub use line::{CELLS_MAX, CELLS_PER_LINE_MAX, Cell, LINES_MAX, LINES_TEXT_BYTES_MAX, Line};
 
 /// Text kept of a document: with its JSON escapes it fits the 1 MiB of a result.
 pub const TEXT_BYTES_MAX: usize = 768 * 1024;
@@ -33,13 +38,16 @@ pub const CPU_SECONDS_MAX: u64 = 45;
 /// Memory of the child in bytes: many times the largest document.
 pub const MEMORY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// The child's answer in bytes: the text with every character escaped, and headroom.
-const ANSWER_BYTES_MAX: u64 = 6 * TEXT_BYTES_MAX as u64 + 4096;
+/// The child's answer in bytes: the text with every character escaped, its
+/// lines again with their positions, and headroom.
+const ANSWER_BYTES_MAX: u64 = 6 * TEXT_BYTES_MAX as u64 + 1024 * 1024;
 
 /// A document's text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Extracted {
     /// The text, pages separated by a form feed. Empty for a scan without text.
+    /// Of a PDF a line is a row as a person sees it, with a tab where a wide
+    /// gap is.
     pub text: String,
     /// The number of pages; one for plain text.
     pub pages: u32,
@@ -47,6 +55,11 @@ pub struct Extracted {
     pub media_type: String,
     /// Whether the text was cut at [`TEXT_BYTES_MAX`].
     pub truncated: bool,
+    /// The lines that are not empty, with where they stand; fewer than the text
+    /// of a long document holds.
+    pub lines: Vec<Line>,
+    /// Whether the document has more than `lines` says.
+    pub lines_truncated: bool,
 }
 
 /// What the guard prints on its last line.
