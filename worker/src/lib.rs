@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Handlers that ship with it: `builtin/`, and for what an operator configures
-//! `command/` (programs, under a guard) and `http/` (requests, signed).
+//! `command/` (programs, under a guard) and `http/` (requests, signed). The
+//! tools that read a supplier's document are in `document/`.
 //!
 //! Keeps rule 4, save and then acknowledge: a dispatch is settled only after
 //! the store has recorded or refused what became of its job. May crash
@@ -37,6 +38,7 @@ pub mod builtin;
 mod call;
 pub mod command;
 mod context;
+pub mod document;
 pub mod extract;
 mod handler;
 pub mod http;

@@ -13,11 +13,12 @@
 mod ci;
 mod deny;
 mod process;
+mod samples;
 mod services;
 mod suite;
 mod tidy;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -52,6 +53,11 @@ enum Task {
     Ci(ci::Options),
     /// Test the compose stack; needs a Docker engine and Compose v2
     Compose,
+    /// Compare the fields found in documents with those that people wrote down
+    Samples {
+        /// Holds documents, each with a `.json` of its fields beside it
+        folder: PathBuf,
+    },
     /// Start RabbitMQ and print how to reach it, until Ctrl-C
     Services(Given),
     /// Check the rules of the house that no lint can see
@@ -97,6 +103,7 @@ async fn run(task: Task) -> Result<()> {
             eprintln!("{stopped}");
             Ok(())
         }
+        Task::Samples { folder } => samples::run(root, &folder).await,
         Task::Compose => suite::compose(root, &mut signals).await,
         Task::Tidy => tidy::check(root),
     }
