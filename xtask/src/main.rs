@@ -103,7 +103,7 @@ async fn run(task: Task) -> Result<()> {
             eprintln!("{stopped}");
             Ok(())
         }
-        Task::Samples { folder } => samples::run(root, &folder).await,
+        Task::Samples { folder } => samples::run(&folder).await,
         Task::Compose => suite::compose(root, &mut signals).await,
         Task::Tidy => tidy::check(root),
     }

@@ -45,8 +45,9 @@ struct Count {
 ///
 /// # Errors
 /// When a file cannot be read or parsed, or there is no document.
-pub(crate) async fn run(root: &Path, folder: &Path) -> Result<()> {
-    let guard = root.join("target/debug/fencepost");
+pub(crate) async fn run(folder: &Path) -> Result<()> {
+    // It is built into the same folder as this program.
+    let guard = std::env::current_exe()?.with_file_name("fencepost");
     if !guard.is_file() {
         bail!(
             "{} is missing: build it with `cargo build`",

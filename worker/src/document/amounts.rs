@@ -10,7 +10,7 @@ use super::amount::{self, Amount, Decimals, Piece};
 use super::currency;
 use super::date;
 use super::labels::Label;
-use super::sheet::{At, Cell, Hit, Sheet, fold, overlap};
+use super::sheet::{At, Cell, Hit, Row, Sheet, fold, overlap};
 use super::validate::Candidate;
 
 /// Different amounts of one kind that are tried against each other.
@@ -91,8 +91,9 @@ pub(super) fn find(sheet: &Sheet<'_>, hint: Decimals) -> Amounts {
             });
         }
     }
-    for (index, _) in sheet.rows.iter().enumerate() {
-        for (kind, candidate) in table(sheet, index, decimals).into_iter().flatten() {
+    for index in 0..sheet.rows.len() {
+        let sums = table(sheet, index, decimals).into_iter().flatten();
+        for (kind, candidate) in [Kind::Net, Kind::Tax, Kind::Total].into_iter().zip(sums) {
             found.push(Labelled {
                 kind,
                 strength: Strength::Likely,
@@ -113,7 +114,7 @@ fn row(
     decimals: Decimals,
     tell: &mut dyn FnMut(Option<Kind>, Candidate<Amount>),
 ) {
-    let rest = cell.after(hit);
+    let rest = past_rate(cell.after(hit));
     if let Some(value) = amount::printed(rest).and_then(|printed| printed.read(decimals, false)) {
         let text = rest.to_owned();
         return tell(None, Candidate { value, text, at });
@@ -144,16 +145,24 @@ fn row(
     }
     match amounts.as_slice() {
         [only] => tell(None, only.clone()),
-        [net, tax, total]
-            if net.value.hundredths.checked_add(tax.value.hundredths)
-                == Some(total.value.hundredths) =>
-        {
+        [net, tax, total] if is_sum(net, tax, total) => {
             tell(Some(Kind::Net), net.clone());
             tell(Some(Kind::Tax), tax.clone());
             tell(Some(Kind::Total), total.clone());
         }
         _ => {}
     }
+}
+
+/// What follows the rate of a tax: "(20%): 64.00".
+fn past_rate(text: &str) -> &str {
+    let past = text.split_once('%').filter(|(rate, _)| {
+        rate.chars()
+            .all(|c| c.is_ascii_digit() || matches!(c, '(' | ' ' | '.' | ','))
+    });
+    past.map_or(text, |(_, rest)| {
+        rest.trim_start_matches([')', ':', ' ', '='])
+    })
 }
 
 /// Labels that may follow in a cell without ending what it announces:
@@ -201,80 +210,85 @@ fn is_passed(rest: &str, label: Label) -> bool {
     })
 }
 
-/// The sums of a table with heads for net, tax and total.
-fn table(
-    sheet: &Sheet<'_>,
-    index: usize,
-    decimals: Decimals,
-) -> Option<[(Kind, Candidate<Amount>); 3]> {
-    let heads = sheet.rows.get(index)?;
+type Sums = [Candidate<Amount>; 3];
+
+/// The heads of a table of taxes: for net, tax and total.
+fn heads<'s, 'a>(row: &'s Row<'a>) -> Option<[&'s Cell<'a>; 3]> {
+    // A table of things sold has others too.
+    let others = |cell: &Cell<'_>| cell.has(|label| label == Label::Other);
+    if row.cells.iter().any(others) {
+        return None;
+    }
     let head = |wanted: Kind| {
-        let mut of_kind = heads.cells.iter().filter(|cell| {
-            let mut kinds = cell
-                .hits
-                .iter()
-                .filter(|hit| hit.leads)
-                .filter_map(|hit| kind(hit.label));
-            kinds.next().is_some_and(|(kind, _)| kind == wanted)
+        let mut of_kind = row.cells.iter().filter(|cell| {
+            let leading = cell.hits.iter().filter(|hit| hit.leads);
+            let first = leading.filter_map(|hit| kind(hit.label)).next();
+            first.is_some_and(|(kind, _)| kind == wanted)
                 && !amount::has_money(cell.text)
                 && !cell.text.contains('%')
         });
         let first = of_kind.next()?;
         of_kind.next().is_none().then_some(first)
     };
-    let heads_of = [head(Kind::Net)?, head(Kind::Tax)?, head(Kind::Total)?];
-    let mut rows: Vec<[Candidate<Amount>; 3]> = Vec::new();
-    for (below, row) in sheet
-        .rows
-        .iter()
-        .enumerate()
-        .skip(index + 1)
+    Some([head(Kind::Net)?, head(Kind::Tax)?, head(Kind::Total)?])
+}
+
+/// The amount below a head, if there is one.
+fn under(
+    row: &Row<'_>,
+    index: usize,
+    head: &Cell<'_>,
+    decimals: Decimals,
+) -> Option<Candidate<Amount>> {
+    let cells = row.cells.iter().enumerate();
+    let mut cells = cells.filter(|(_, cell)| overlap(head, cell) > 0.0);
+    let (cell, found) = cells.next()?;
+    let value = amount::printed(found.text)?.read(decimals, false)?;
+    cells.next().is_none().then(|| Candidate {
+        value,
+        text: found.text.to_owned(),
+        at: At { row: index, cell },
+    })
+}
+
+/// The sums of a table of taxes: its only row, or its last one if that is the
+/// sum of the others.
+fn table(sheet: &Sheet<'_>, index: usize, decimals: Decimals) -> Option<Sums> {
+    let top = sheet.rows.get(index)?;
+    let heads = heads(top)?;
+    let mut rows: Vec<Sums> = Vec::new();
+    let below = sheet.rows.iter().enumerate().skip(index + 1);
+    for (index, row) in below
         .take(TABLE_ROWS_MAX)
+        .take_while(|(_, row)| row.page == top.page)
     {
-        if row.page != heads.page {
-            break;
-        }
-        let under = |head: &Cell<'_>| {
-            let mut cells = row
-                .cells
-                .iter()
-                .enumerate()
-                .filter(|(_, cell)| overlap(head, cell) > 0.0);
-            let (index, cell) = cells.next()?;
-            let value = amount::printed(cell.text)?.read(decimals, false)?;
-            let text = cell.text.to_owned();
-            cells.next().is_none().then_some(Candidate {
-                value,
-                text,
-                at: At {
-                    row: below,
-                    cell: index,
-                },
-            })
+        let [net, tax, total] = heads.map(|head| under(row, index, head, decimals));
+        let is_amount = |cell: &&Cell<'_>| {
+            amount::printed(cell.text)
+                .is_some_and(|printed| printed.read(decimals, false).is_some())
         };
-        let [net, tax, total] = heads_of.map(under);
         if let (Some(net), Some(tax), Some(total)) = (net, tax, total)
-            && net.value.hundredths.checked_add(tax.value.hundredths)
-                == Some(total.value.hundredths)
+            && is_sum(&net, &tax, &total)
         {
             rows.push([net, tax, total]);
+        } else if row.cells.iter().filter(is_amount).count() > 1 {
+            // A row that is not understood: perhaps the sums are there.
+            return None;
         }
     }
     let (last, before) = rows.split_last()?;
-    let sums = |column: usize| {
-        let of = |row: &[Candidate<Amount>; 3]| {
-            row.get(column).map(|candidate| candidate.value.hundredths)
-        };
+    let adds = |column: usize| {
+        let of = |row: &Sums| row.get(column).map(|candidate| candidate.value.hundredths);
         let sum = before
             .iter()
             .try_fold(0_i64, |sum, row| sum.checked_add(of(row)?));
         sum.is_some() && sum == of(last)
     };
-    if !before.is_empty() && !(0..3).all(sums) {
-        return None;
-    }
-    let [net, tax, total] = last.clone();
-    Some([(Kind::Net, net), (Kind::Tax, tax), (Kind::Total, total)])
+    (before.is_empty() || (0..3).all(adds)).then(|| last.clone())
+}
+
+fn is_sum(net: &Candidate<Amount>, tax: &Candidate<Amount>, total: &Candidate<Amount>) -> bool {
+    net.value.hundredths.checked_add(tax.value.hundredths) == Some(total.value.hundredths)
 }
 
 type ByValue<'a> = BTreeMap<i64, (Strength, &'a Candidate<Amount>)>;

@@ -43,6 +43,9 @@ pub(super) fn find_iban(sheet: &Sheet<'_>) -> Option<Candidate<String>> {
                 text.push_str(next.text);
             }
         }
+        if is_debited(sheet, at) {
+            continue;
+        }
         for (value, text, passed) in ibans(&text) {
             let list = if passed { &mut good } else { &mut wrong };
             if passed || labelled {
@@ -55,6 +58,23 @@ pub(super) fn find_iban(sheet: &Sheet<'_>) -> Option<Candidate<String>> {
     } else {
         Candidate::agreed(good)
     }
+}
+
+/// Whether the words around say that the account is the reader's, from which
+/// somebody takes the money.
+fn is_debited(sheet: &Sheet<'_>, at: At) -> bool {
+    #[rustfmt::skip]
+    const WORDS: [&str; 33] = [
+        "your", "debit", "debited", "mandate", "ihr", "ihre", "ihrem", "ihres", "lastschrift", "abgebucht", "eingezogen", "abbuchung",
+        "einzug", "lastschriftverfahren", "mandat", "votre", "prelevement", "preleve", "prelevee", "preleves", "uw",
+        "incasso", "afgeschreven", "mandaat", "vostro", "addebito", "addebitato", "su", "adeudo", "domiciliacion", "cargo", "polecenie",
+        "pobrane",
+    ];
+    let from = at.row.saturating_sub(1);
+    let rows = sheet.rows.iter().skip(from).take(at.row - from + 1);
+    rows.flat_map(|row| &row.cells)
+        .flat_map(|cell| &cell.words)
+        .any(|word| WORDS.contains(&word.folded.as_str()))
 }
 
 /// The IBANs of a text, each with whether its check digits are right.

@@ -62,13 +62,16 @@ fn beside(sheet: &Sheet<'_>, at: At, cell: &Cell<'_>, hit: Hit) -> Option<Candid
         let text = rest.get(..end)?.to_owned();
         return Some(Candidate { value, text, at });
     }
-    let take = |(at, cell): (At, &Cell<'_>)| {
+    let take = |at: At, cell: &Cell<'_>| {
         let value = date::exact(cell.text)?;
         let text = cell.text.to_owned();
         Some(Candidate { value, text, at })
     };
-    let right = sheet.right(at).and_then(take);
-    right.or_else(|| sheet.below(at).filter(|_| cell.is_only(hit)).and_then(take))
+    let right = sheet.right(at).and_then(|(at, cell)| take(at, cell));
+    right.or_else(|| {
+        let only = cell.is_only(hit).then_some(at)?;
+        sheet.alone_below(only, take)
+    })
 }
 
 /// Which of day and month stands first: by dates that have one reading, or

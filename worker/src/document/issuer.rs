@@ -173,7 +173,12 @@ fn labelled(sheet: &Sheet<'_>, at: At, cell: &Cell<'_>, hit: Hit) -> Option<Cand
     if !rest.is_empty() {
         let colon = cell.text.get(hit.end..)?.trim_start().starts_with(':');
         let with_form = company(cell, hit.end);
-        let value = if hit.leads && colon {
+        // "From: Berlin" may be anything.
+        let from = cell
+            .text
+            .get(hit.start..hit.end)?
+            .eq_ignore_ascii_case("from");
+        let value = if hit.leads && colon && !from {
             with_form.or_else(|| name(rest))
         } else {
             with_form
@@ -292,7 +297,7 @@ fn form(text: &str, words: &[Word], from: usize) -> Option<(usize, usize)> {
             let capital = printed.starts_with(char::is_uppercase);
             let capitals = printed.chars().all(|c| !c.is_lowercase());
             let fits = match (short, ltd) {
-                (true, false) => capitals,
+                (true, false) => capitals && ends_name(text.get(words.get(last)?.end..)?),
                 (_, true) => capital || form == "s r o" || form == "sp k",
                 (false, false) => capital || form.contains(' ') || form.contains("spolka"),
             };
@@ -302,6 +307,12 @@ fn form(text: &str, words: &[Word], from: usize) -> Option<(usize, usize)> {
         }
     }
     None
+}
+
+/// Whether a name ends before this: no other name or word in capitals goes on.
+fn ends_name(rest: &str) -> bool {
+    let next = rest.trim_start_matches(['.', ' ']).chars().next();
+    next.is_none_or(|c| !c.is_uppercase())
 }
 
 /// Whether near a name, in its row or its column, stand a register, a capital

@@ -126,7 +126,7 @@ const ENTRIES: &[Entry] = &[
         "termin zaplaty", "platne do", "data de vencimento", "vencimento", "data platnosci",
     ]),
     (Label::Total, English, &[
-        "grand total", "invoice total", "total invoice", "total invoice amount", "total invoice value", "invoice amount",
+        "grand total", "gross", "invoice total", "total invoice", "total invoice amount", "total invoice value", "invoice amount",
         "total including vat", "total incl vat", "total inc vat", "total incl tax", "total inc tax", "total including tax",
         "total with tax", "total gross", "gross total", "gross amount", "total for this invoice", "total inclusive of vat",
         "total inc gst", "total incl gst", "total including gst", "amount including vat", "total gross amount", "total with vat",

@@ -31,3 +31,6 @@ pub use tools::{
     Field, FieldFound, Place, ValidateOutput, ValidateParameters,
 };
 pub use validate::validate;
+
+#[cfg(test)]
+mod tests;

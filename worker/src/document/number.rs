@@ -36,8 +36,8 @@ fn labelled(sheet: &Sheet<'_>, at: At, cell: &Cell<'_>, hit: Hit) -> Option<Cand
     }
     let right = sheet.right(at).and_then(|(at, cell)| take(at, cell));
     right.or_else(|| {
-        let below = sheet.below(at).filter(|_| cell.is_only(hit));
-        below.and_then(|(at, cell)| take(at, cell))
+        let only = cell.is_only(hit).then_some(at)?;
+        sheet.alone_below(only, take)
     })
 }
 
@@ -64,12 +64,12 @@ fn titled(sheet: &Sheet<'_>, at: At, cell: &Cell<'_>, hit: Hit) -> Option<Candid
     if let Some(right) = sheet.right(at).and_then(|(at, cell)| take(at, cell)) {
         return Some(right).filter(fits);
     }
-    let (below, value) = sheet.below(at)?;
+    let (_, value) = sheet.below(at)?;
     let marked = value.text.trim_start().starts_with('#');
     if !marked && heads < 3 {
         return None;
     }
-    take(below, value).filter(fits)
+    sheet.alone_below(at, take).filter(fits)
 }
 
 fn take(at: At, cell: &Cell<'_>) -> Option<Candidate<String>> {

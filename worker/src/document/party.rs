@@ -82,19 +82,21 @@ pub(super) fn mark(sheet: &mut Sheet<'_>) {
         open.retain(|block| {
             block.page == row.page && row.y - block.y <= units.gap && block.rows < ROWS_MAX
         });
-        let begun: Vec<(Party, f64)> = row
-            .cells
-            .iter()
-            .filter_map(|cell| opens(cell).map(|party| (party, cell.x)))
-            .collect();
-        for (index, (party, x)) in begun.iter().enumerate() {
+        for (index, cell) in row.cells.iter().enumerate() {
+            let Some(party) = opens(cell) else { continue };
+            let x = cell.x;
             open.retain(|block| (block.x - x).abs() > units.off);
-            let next = begun.get(index + 1).map(|(_, x)| x - units.off);
+            // What is labelled beside it does not belong to it.
+            let next = row
+                .cells
+                .get(index + 1)
+                .filter(|next| !next.hits.is_empty());
+            let next = next.map(|next| next.x - units.off);
             if open.len() < OPEN_MAX {
                 open.push(Block {
-                    party: *party,
+                    party,
                     page: row.page,
-                    x: *x,
+                    x,
                     limit: next.unwrap_or(x + units.width),
                     y: row.y,
                     rows: 0,

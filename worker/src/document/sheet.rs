@@ -32,7 +32,7 @@ pub(super) struct Hit {
     pub(super) tongue: Tongue,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Whether it begins the cell, or follows a number or another label.
+    /// Whether it begins the cell, or follows a number or a colon and the like.
     pub(super) leads: bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Sheet<'a> {
                     .iter()
                     .map(|cell| {
                         let words = fold(&cell.text);
-                        let hits = hits(&words);
+                        let hits = hits(&cell.text, &words);
                         Cell {
                             text: &cell.text,
                             x: cell.x,
@@ -169,6 +169,21 @@ impl<'a> Sheet<'a> {
             return (owned && alone).then_some((At { row: index, cell }, found));
         }
         None
+    }
+}
+
+impl Sheet<'_> {
+    /// What stands alone below a label; in a column of several it is not known
+    /// which is meant.
+    pub(super) fn alone_below<T>(
+        &self,
+        at: At,
+        take: impl Fn(At, &Cell<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let (below, cell) = self.below(at)?;
+        let found = take(below, cell)?;
+        let next = self.below(below).and_then(|(at, cell)| take(at, cell));
+        next.is_none().then_some(found)
     }
 }
 
@@ -266,7 +281,7 @@ fn plain_letter(letter: char, to: &mut String) {
 }
 
 /// The longest labels, from left to right.
-fn hits(words: &[Word]) -> Vec<Hit> {
+fn hits(text: &str, words: &[Word]) -> Vec<Hit> {
     let mut hits: Vec<Hit> = Vec::new();
     let mut from = 0;
     while from < words.len() {
@@ -283,8 +298,9 @@ fn hits(words: &[Word]) -> Vec<Hit> {
         };
         let before = from.checked_sub(1).and_then(|index| words.get(index));
         let leads = before.is_none_or(|word| {
+            let between = text.get(word.end..start).unwrap_or("");
             word.folded.starts_with(|c: char| c.is_ascii_digit())
-                || hits.last().is_some_and(|hit| hit.end == word.end)
+                || between.contains([':', ';', ',', '|', '•', '·', '€', '$', '£'])
         });
         hits.push(Hit {
             label,
@@ -313,8 +329,12 @@ mod tests {
 
     #[test]
     fn the_longest_phrase_wins() {
-        let labels =
-            |text: &str| -> Vec<Label> { hits(&fold(text)).iter().map(|hit| hit.label).collect() };
+        let labels = |text: &str| -> Vec<Label> {
+            hits(text, &fold(text))
+                .iter()
+                .map(|hit| hit.label)
+                .collect()
+        };
         assert_eq!(labels("Date"), [Label::AnyDate]);
         assert_eq!(labels("Invoice Date"), [Label::Date]);
         assert_eq!(labels("Order date: due date"), [Label::Other, Label::Due]);

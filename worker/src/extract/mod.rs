@@ -196,6 +196,12 @@ impl Extractor {
     }
 }
 
+/// The lines of a plain text, without a guard.
+#[cfg(test)]
+pub(crate) fn lines_of(text: &str) -> Vec<Line> {
+    plain::lines(text).into_vec()
+}
+
 /// Decides what a guard's output and end mean. Libraries may print; the last line is the answer.
 fn judge(output: &[u8], status: Option<ExitStatus>) -> Result<Extracted, ExtractError> {
     use std::os::unix::process::ExitStatusExt as _;
