@@ -94,6 +94,42 @@ async fn a_pdf_is_read_by_rows_and_not_in_the_order_it_was_drawn() {
 }
 
 #[tokio::test]
+async fn the_fields_of_a_pdf_are_found_in_its_rows_and_columns() {
+    use fencepost_worker::document::{ValidateParameters, validate};
+    // Drawn column by column, as spreadsheets do.
+    let drawn = "Invoice no.) Tj 0 -14 Td (A-17) Tj 0 -40 Td (Subtotal) Tj 0 -14 Td (VAT 20%) Tj 0 -14 Td (Total) Tj \
+                 160 82 Td (Invoice date) Tj 0 -14 Td (3 April 2024) Tj 0 -40 Td (100.00) Tj 0 -14 Td (20.00) Tj \
+                 0 -14 Td (120.00 EUR";
+    let extracted = guard().extract(pdf(&[drawn]).into()).await.unwrap();
+    let validated = validate(&extracted.lines, &ValidateParameters::default());
+    let found: Vec<_> = validated
+        .found
+        .iter()
+        .map(|found| {
+            (
+                found.field.name(),
+                found.value.as_str(),
+                found.place.page,
+                found.place.line,
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("invoice_number", "A-17", 1, 2),
+            ("date", "2024-04-03", 1, 2),
+            ("currency", "EUR", 1, 5),
+            ("net_amount", "100.00", 1, 3),
+            ("tax_amount", "20.00", 1, 4),
+            ("total_amount", "120.00", 1, 5),
+        ]
+    );
+    assert!(validated.checks.iter().all(|check| check.passed));
+    assert_eq!(validated.checks.len(), 1);
+}
+
+#[tokio::test]
 async fn a_page_that_cannot_be_read_is_not_left_out_in_silence() {
     let mut document = pdf(&["Invoice 4711", "Total 12.50"]);
     let at = document

@@ -8,24 +8,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use fencepost_store::BlobHash;
 use fencepost_store::blobs::BlobError;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::context::Context;
+use crate::document::ExtractParameters;
 use crate::extract::{ExtractError, Extractor};
 use crate::handler::{Handler, HandlerResult, Outcome};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Payload {
-    document: Option<BlobRef>,
-    text: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BlobRef {
-    blob: String,
-}
 
 /// What the job's result says of a document.
 #[derive(Serialize)]
@@ -52,16 +40,10 @@ impl DocumentExtract {
 impl Handler for DocumentExtract {
     async fn run(&self, context: &Context) -> HandlerResult {
         let invalid = |why: &str| Ok(Outcome::dead("invalid_payload", why));
-        let payload: Payload = match context.payload_as() {
-            Ok(payload) => payload,
-            Err(_) => {
-                return invalid(
-                    "expected {\"document\": {\"blob\": \"sha256:…\"}} or {\"text\": \"…\"}",
-                );
-            }
-        };
-        let document = match (payload.document, payload.text) {
-            (Some(reference), None) => match reference.blob.parse::<BlobHash>() {
+        let document = match context.payload_as() {
+            Ok(ExtractParameters::Text { text }) => Bytes::from(text),
+            Ok(ExtractParameters::Document { document }) => match document.blob.parse::<BlobHash>()
+            {
                 Ok(hash) => match context.blob(&hash).await {
                     Ok(content) => content,
                     Err(error @ (BlobError::Missing(_) | BlobError::Damaged(_))) => {
@@ -71,9 +53,10 @@ impl Handler for DocumentExtract {
                 },
                 Err(error) => return invalid(&error.to_string()),
             },
-            (None, Some(text)) => Bytes::from(text),
-            (Some(_), Some(_)) | (None, None) => {
-                return invalid("give either `document` or `text`");
+            Err(_) => {
+                return invalid(
+                    "expected either {\"document\": {\"blob\": \"sha256:…\"}} or {\"text\": \"…\"}",
+                );
             }
         };
         match self.0.extract(document).await {

@@ -221,8 +221,8 @@ fn heads<'s, 'a>(row: &'s Row<'a>) -> Option<[&'s Cell<'a>; 3]> {
     }
     let head = |wanted: Kind| {
         let mut of_kind = row.cells.iter().filter(|cell| {
-            let leading = cell.hits.iter().filter(|hit| hit.leads);
-            let first = leading.filter_map(|hit| kind(hit.label)).next();
+            let mut leading = cell.hits.iter().filter(|hit| hit.leads);
+            let first = leading.find_map(|hit| kind(hit.label));
             first.is_some_and(|(kind, _)| kind == wanted)
                 && !amount::has_money(cell.text)
                 && !cell.text.contains('%')

@@ -1,5 +1,5 @@
 //! What a clerk's work on a supplier's document is made of: `extract` its
-//! lines, [`validate`] the fields that are required, [`draft`] a note.
+//! lines, [`validate()`] the fields that are required, [`draft()`] a note.
 //!
 //! Three tools, each with typed parameters and output and their JSON Schemas
 //! ([`schema`]). `extract` parses in the guard (see [`crate::extract`]); the
