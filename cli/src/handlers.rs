@@ -7,10 +7,11 @@ use anyhow::Context as _;
 use fencepost_core::kind::{Asks, Builtin, Command, Kind, Runner};
 use fencepost_service::settings::process_environment;
 use fencepost_worker::Builder;
-use fencepost_worker::builtin::{DocumentExtract, Echo};
+use fencepost_worker::builtin::{DocumentExtract, DocumentPrepare, Echo};
 use fencepost_worker::command::CommandHandler;
 use fencepost_worker::extract::Extractor;
 use fencepost_worker::http::HttpHandler;
+use fencepost_worker::planner::{OpenAiPlanner, Planner, StubPlanner};
 use fencepost_worker::probe::{CommandProbe, HttpProbe, Probe};
 
 /// Registers what runs a kind here, if this program has it.
@@ -19,9 +20,16 @@ pub(crate) fn add(builder: Builder, kind: &Kind) -> anyhow::Result<Builder> {
     Ok(match &kind.runner {
         Runner::Builtin(Builtin::Echo) => builder.handler(name, Echo),
         Runner::Builtin(Builtin::DocumentExtract) => {
-            let (program, arguments) = guard("extract-guard");
-            let extractor = Extractor::new(program, arguments);
-            builder.handler(name, DocumentExtract::new(extractor))
+            builder.handler(name, DocumentExtract::new(extractor()))
+        }
+        Runner::Builtin(Builtin::DocumentPrepare) => {
+            let planner: Arc<dyn Planner> = match &kind.planner {
+                None => Arc::new(StubPlanner),
+                Some(openai) => {
+                    Arc::new(OpenAiPlanner::new(openai).with_context(|| format!("kind `{name}`"))?)
+                }
+            };
+            builder.handler(name, DocumentPrepare::new(extractor(), planner))
         }
         Runner::Command(command) => builder.handler(name, guarded(command, kind.safe_to_repeat)),
         Runner::Http(http) => {
@@ -31,6 +39,11 @@ pub(crate) fn add(builder: Builder, kind: &Kind) -> anyhow::Result<Builder> {
         }
         Runner::Registered => builder,
     })
+}
+
+fn extractor() -> Extractor {
+    let (program, arguments) = guard("extract-guard");
+    Extractor::new(program, arguments)
 }
 
 fn guarded(command: &Command, safe_to_repeat: bool) -> CommandHandler {

@@ -92,16 +92,21 @@ pub(crate) fn job(job: &Job) {
     }
 }
 
-/// Prints a job's result for people: a document's text as it is, anything else as JSON.
+/// Prints a job's result for people: a document's text and the note about one as
+/// they are, anything else as JSON.
 pub(crate) fn result(job: &Job) -> Result<Exit, Failed> {
-    #[derive(serde::Deserialize)]
-    struct Document {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Shown {
         text: String,
+        note: String,
     }
     if job.state == "completed" {
         let json = job.result.as_ref().map_or("null", |result| result.get());
-        match serde_json::from_str::<Document>(json) {
-            Ok(document) if job.kind == "document.extract" => line(safe(&document.text)),
+        let shown: Shown = serde_json::from_str(json).unwrap_or_default();
+        match job.kind.as_str() {
+            "document.extract" => line(safe(&shown.text)),
+            "document.prepare" => line(safe(&shown.note)),
             _ => line(json),
         }
         return Ok(Exit::Done);

@@ -22,6 +22,12 @@ safe_to_repeat = true
 command = { program = ["sh", "-c", "echo \"GET http://u:canary-three@host/x?token=canary-three failed\" >&2; exit 3"] }
 [kinds.refuses]
 command = { program = ["sh", "-c", "echo $SECRET >&2; exit 65"], exit = { dead = [65] }, env = { SECRET = "canary-three" } }
+[kinds.reads]
+builtin = "document.prepare"
+[kinds.plans]
+builtin = "document.prepare"
+max_attempts = 1
+planner = { openai = { base_url = "http://127.0.0.1:1/v1", model = "m", key_file = "key" } }
 [kinds.calls]
 http = { url = "http://127.0.0.1:1/?token=canary-three" }
 "#;
@@ -51,6 +57,7 @@ async fn no_secret_is_logged_or_shown_to_whom_it_does_not_belong() {
     for (name, value) in [("FENCEPOST_LOG", "trace"), ("RUST_BACKTRACE", "1")] {
         volume.environment.push((name.to_owned(), value.to_owned()));
     }
+    std::fs::write(volume.path().join("key"), TOKEN).unwrap();
     let key = volume.key();
     let processes: Vec<Process> = ["api", "relay", "worker"]
         .iter()
@@ -66,6 +73,17 @@ async fn no_secret_is_logged_or_shown_to_whom_it_does_not_belong() {
         assert_eq!(job["state"], done, "{job}");
         assert_clean("a job", &job.to_string(), &secrets(&key));
         assert_eq!(job.to_string().contains(RESULT), kind == "good");
+        ids.push(id);
+    }
+    let document =
+        json!({"text": format!("{PASSWORD}\nInvoice number: {NOTE}\n"), "required": ["bic"]});
+    for (kind, state) in [("reads", "completed"), ("plans", "dead")] {
+        let operation = format!("{OPERATION}-{kind}");
+        let id = client.accepted(&operation, kind, document.clone()).await;
+        let job = client.at_rest(&id).await;
+        assert_eq!(job["state"], state, "{job}");
+        // What was found belongs to the job's owner.
+        assert_clean("a document's job", &job.to_string(), &[PASSWORD, TOKEN]);
         ids.push(id);
     }
     let cancelled = json!({"password": PASSWORD, "note": NOTE});

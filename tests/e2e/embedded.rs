@@ -49,8 +49,21 @@ async fn a_document_is_read_through_the_command_line() {
     let (code, _, err) = run(&["submit", "document.extract", "{}", "--wait"]);
     assert_eq!(code, 1);
     assert!(err.contains("invalid_payload"), "{err}");
+    let fields = "{\"required\":[\"iban\",\"date\"],\"locale\":\"de-DE\"}";
+    let (code, out, err) = run(&[
+        "submit",
+        "document.prepare",
+        fields,
+        "--file",
+        &file,
+        "--wait",
+    ]);
+    let note = "Review of a supplier's document\n\nNot found:\n- invoice date\n- IBAN\n\n\
+                Questions to the supplier:\n- What is the invoice date of this document?\n\
+                - What is the IBAN of this document?\n\n";
+    assert_eq!((code, out.as_str()), (0, note), "{err}");
     let (code, out, _) = run(&["list", "--json"]);
-    assert_eq!((code, out.lines().count()), (0, 2));
+    assert_eq!((code, out.lines().count()), (0, 3));
     let (code, _, err) = run(&["get", "018f0d5e-7a31-7c3a-9a39-0242ac120002"]);
     assert_eq!(
         (code, err.trim()),

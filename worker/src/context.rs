@@ -141,6 +141,11 @@ impl Context {
         self.job.deadline_at
     }
 
+    /// The time left until the job is given up, whatever becomes of its lease.
+    pub fn deadline_in(&self) -> Duration {
+        self.job.deadline_at.since(self.store.now())
+    }
+
     /// The payload: JSON text as sent.
     pub fn payload(&self) -> &str {
         &self.job.payload

@@ -42,6 +42,7 @@ pub mod document;
 pub mod extract;
 mod handler;
 pub mod http;
+pub mod planner;
 pub mod probe;
 mod renew;
 mod slot;

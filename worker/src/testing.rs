@@ -152,6 +152,11 @@ impl Trial {
         })
     }
 
+    /// Gives up jobs this long after they were submitted; an hour otherwise.
+    pub fn deadline(&mut self, deadline: Duration) {
+        self.kind.deadline = deadline;
+    }
+
     /// Puts a blob that payloads may refer to.
     ///
     /// # Errors

@@ -101,7 +101,11 @@ async fn the_fields_of_a_pdf_are_found_in_its_rows_and_columns() {
                  160 82 Td (Invoice date) Tj 0 -14 Td (3 April 2024) Tj 0 -40 Td (100.00) Tj 0 -14 Td (20.00) Tj \
                  0 -14 Td (120.00 EUR";
     let extracted = guard().extract(pdf(&[drawn]).into()).await.unwrap();
-    let validated = validate(&extracted.lines, &ValidateParameters::default());
+    let validated = validate(
+        &extracted.lines,
+        extracted.lines_truncated,
+        &ValidateParameters::default(),
+    );
     let found: Vec<_> = validated
         .found
         .iter()

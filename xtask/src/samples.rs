@@ -110,7 +110,11 @@ fn documents(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Says of each listed field what became of it.
 fn compare(extracted: &Extracted, expected: &Value, count: &mut Count) -> String {
-    let validated = validate(&extracted.lines, &ValidateParameters::default());
+    let validated = validate(
+        &extracted.lines,
+        extracted.lines_truncated,
+        &ValidateParameters::default(),
+    );
     let mut lines = String::new();
     for (name, field) in FIELDS {
         let Some(wanted) = expected.get(name).and_then(words) else {

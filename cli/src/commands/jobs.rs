@@ -16,6 +16,7 @@ use crate::output::{self, Format};
 #[command(after_help = "Examples:
   fencepost submit echo '{\"hello\":\"world\"}' --wait
   fencepost submit document.extract --file invoice.pdf --wait
+  fencepost submit document.prepare '{\"required\":[\"iban\",\"total_amount\"]}' --file invoice.pdf --wait
   fencepost submit echo '{}' --key order-4711 --delay-ms 60000")]
 pub(crate) struct Submit {
     /// What is to be run

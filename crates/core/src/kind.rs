@@ -129,6 +129,24 @@ pub enum Asks {
     Http(Http),
 }
 
+/// A model that plans, behind an OpenAI-compatible endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenAi {
+    /// Where the endpoint is, up to and without `/chat/completions`; from the
+    /// operator's configuration only.
+    pub base_url: String,
+    /// The model's name there.
+    pub model: String,
+    /// A file with the key that is sent; read by the worker alone.
+    pub key_file: Option<PathBuf>,
+    /// How long one question may take, the connection included.
+    pub timeout: Duration,
+}
+
+/// How long a planner's question may take by default: models that think first
+/// take some tens of seconds.
+pub const PLANNER_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long a probe's question may take by default.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -144,17 +162,21 @@ pub enum Builtin {
     /// Text and page count of a document.
     #[serde(rename = "document.extract")]
     DocumentExtract,
+    /// A note about a supplier's document.
+    #[serde(rename = "document.prepare")]
+    DocumentPrepare,
 }
 
 impl Builtin {
     /// Every builtin.
-    pub const ALL: [Self; 2] = [Self::Echo, Self::DocumentExtract];
+    pub const ALL: [Self; 3] = [Self::Echo, Self::DocumentExtract, Self::DocumentPrepare];
 
     /// The name in the settings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Echo => "echo",
             Self::DocumentExtract => "document.extract",
+            Self::DocumentPrepare => "document.prepare",
         }
     }
 }
@@ -187,6 +209,9 @@ pub struct Kind {
     pub safe_to_repeat: bool,
     /// What asks whether an effect of it happened.
     pub probe: Option<Probe>,
+    /// The model that plans its steps; `None` is the deterministic planner. For
+    /// [`Builtin::DocumentPrepare`] only.
+    pub planner: Option<OpenAi>,
     /// Jobs of this kind that one worker runs at once; `None` leaves it to the worker's slots.
     pub concurrency: Option<u32>,
 }
@@ -217,6 +242,7 @@ impl Kind {
             schema: None,
             safe_to_repeat: false,
             probe: None,
+            planner: None,
             concurrency: None,
         }
     }
@@ -250,7 +276,7 @@ impl Kinds {
         Self::new(Builtin::ALL.map(|builtin| {
             let lane = match builtin {
                 Builtin::Echo => queue("default"),
-                Builtin::DocumentExtract => queue("documents"),
+                Builtin::DocumentExtract | Builtin::DocumentPrepare => queue("documents"),
             };
             Kind::new(name(builtin.as_str()), lane, Runner::Builtin(builtin))
         }))

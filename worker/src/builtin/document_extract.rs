@@ -5,15 +5,19 @@
 //! `{"text": …, "pages": …, "media_type": …, "truncated": …}`.
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use fencepost_store::BlobHash;
-use fencepost_store::blobs::BlobError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::document::ExtractParameters;
-use crate::extract::{ExtractError, Extractor};
+use crate::document::{BlobRef, Input};
+use crate::extract::Extractor;
 use crate::handler::{Handler, HandlerResult, Outcome};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Payload {
+    document: Option<BlobRef>,
+    text: Option<String>,
+}
 
 /// What the job's result says of a document.
 #[derive(Serialize)]
@@ -40,34 +44,24 @@ impl DocumentExtract {
 impl Handler for DocumentExtract {
     async fn run(&self, context: &Context) -> HandlerResult {
         let invalid = |why: &str| Ok(Outcome::dead("invalid_payload", why));
-        let document = match context.payload_as() {
-            Ok(ExtractParameters::Text { text }) => Bytes::from(text),
-            Ok(ExtractParameters::Document { document }) => match document.blob.parse::<BlobHash>()
-            {
-                Ok(hash) => match context.blob(&hash).await {
-                    Ok(content) => content,
-                    Err(error @ (BlobError::Missing(_) | BlobError::Damaged(_))) => {
-                        return Ok(Outcome::dead("blob_unusable", error.to_string()));
-                    }
-                    Err(error) => return Err(error.into()),
-                },
-                Err(error) => return invalid(&error.to_string()),
-            },
-            Err(_) => {
-                return invalid(
-                    "expected either {\"document\": {\"blob\": \"sha256:…\"}} or {\"text\": \"…\"}",
-                );
-            }
+        let Ok(payload) = context.payload_as::<Payload>() else {
+            return invalid(
+                "expected either {\"document\": {\"blob\": \"sha256:…\"}} or {\"text\": \"…\"}",
+            );
         };
-        match self.0.extract(document).await {
-            Ok(extracted) => Ok(Outcome::completed(&Answer {
-                text: &extracted.text,
-                pages: extracted.pages,
-                media_type: &extracted.media_type,
-                truncated: extracted.truncated,
-            })?),
-            Err(error @ ExtractError::Start(_)) => Err(error.into()),
-            Err(error) => Ok(Outcome::dead(error.code(), error.to_string())),
-        }
+        let input = match Input::new(payload.document, payload.text) {
+            Ok(input) => input,
+            Err(why) => return invalid(&why),
+        };
+        let extracted = match input.extract(context, &self.0).await? {
+            Ok(extracted) => extracted,
+            Err(outcome) => return Ok(outcome),
+        };
+        Ok(Outcome::completed(&Answer {
+            text: &extracted.text,
+            pages: extracted.pages,
+            media_type: &extracted.media_type,
+            truncated: extracted.truncated,
+        })?)
     }
 }

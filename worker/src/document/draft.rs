@@ -44,6 +44,12 @@ pub fn draft(validated: &ValidateOutput) -> DraftOutput {
             line(&mut note, &format!("- {text}"));
         }
     }
+    if validated.truncated {
+        line(
+            &mut note,
+            "\nThe document is longer than what was read; its last pages were not looked at.",
+        );
+    }
     if validated.missing.is_empty() && failed.is_empty() {
         line(&mut note, "\nNothing is missing and no check failed.");
     }

@@ -15,10 +15,12 @@ mod currency;
 mod date;
 mod dates;
 mod draft;
+mod input;
 mod issuer;
 mod labels;
 mod number;
 mod party;
+pub mod plan;
 pub mod schema;
 mod sheet;
 mod tools;
@@ -26,6 +28,7 @@ mod validate;
 mod vat;
 
 pub use draft::draft;
+pub(crate) use input::Input;
 pub use tools::{
     BlobRef, Check, CheckName, DraftOutput, DraftParameters, ExtractOutput, ExtractParameters,
     Field, FieldFound, Place, ValidateOutput, ValidateParameters,

@@ -8,10 +8,6 @@ use crate::extract::{CELLS_MAX, CELLS_PER_LINE_MAX, LINES_MAX};
 
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// Characters of a text that is given to `extract` with its parameters: what a
-/// payload may hold.
-const TEXT_MAX: usize = fencepost_core::limits::PAYLOAD_BYTES_MAX;
-
 fn fields() -> Value {
     Field::ALL.map(Field::name).into()
 }
@@ -27,27 +23,16 @@ fn object(mut schema: Value) -> Value {
 #[must_use]
 pub fn extract_parameters() -> Value {
     object(json!({
-        "oneOf": [
-            {
+        "type": "object",
+        "properties": {
+            "document": {
                 "type": "object",
-                "properties": {
-                    "document": {
-                        "type": "object",
-                        "properties": { "blob": { "type": "string", "pattern": "^sha256:[0-9a-f]{64}$" } },
-                        "required": ["blob"],
-                        "additionalProperties": false
-                    }
-                },
-                "required": ["document"],
-                "additionalProperties": false
-            },
-            {
-                "type": "object",
-                "properties": { "text": { "type": "string", "maxLength": TEXT_MAX } },
-                "required": ["text"],
+                "properties": { "blob": { "type": "string", "pattern": "^sha256:[0-9a-f]{64}$" } },
+                "required": ["blob"],
                 "additionalProperties": false
             }
-        ]
+        },
+        "additionalProperties": false
     }))
 }
 
@@ -119,6 +104,7 @@ pub fn validate_output() -> Value {
         "properties": {
             "required": some,
             "missing": some,
+            "truncated": { "type": "boolean" },
             "found": {
                 "type": "array",
                 "items": {
@@ -158,7 +144,7 @@ pub fn validate_output() -> Value {
                 }
             }
         },
-        "required": ["required", "found", "missing", "checks"],
+        "required": ["required", "found", "missing", "truncated", "checks"],
         "additionalProperties": false
     }))
 }

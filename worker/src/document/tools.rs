@@ -93,20 +93,13 @@ impl fmt::Display for Field {
     }
 }
 
-/// `extract`: which document. The payload of a job has the same form.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
-pub enum ExtractParameters {
-    /// A blob that was put before.
-    Document {
-        /// Which one.
-        document: BlobRef,
-    },
-    /// The text itself.
-    Text {
-        /// The text.
-        text: String,
-    },
+/// `extract`: which document.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtractParameters {
+    /// The job's document; left out when its text came with the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<BlobRef>,
 }
 
 /// A reference to a blob: `{"blob": "sha256:…"}`.
@@ -164,6 +157,9 @@ pub struct ValidateOutput {
     pub found: Vec<FieldFound>,
     /// What was required and not found, or is ambiguous.
     pub missing: Vec<Field>,
+    /// Whether the document goes on after the lines that were looked at. Then no
+    /// amount is found: a sum of the first pages is not the total.
+    pub truncated: bool,
     /// The checks that could be made.
     pub checks: Vec<Check>,
 }

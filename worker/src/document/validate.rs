@@ -5,6 +5,7 @@ use jiff::civil::Date;
 use crate::extract::Line;
 
 use super::amount::{Amount, Decimals};
+use super::amounts::Amounts;
 use super::date::Order;
 use super::sheet::{At, Sheet};
 use super::tools::{Check, CheckName, Field, FieldFound, ValidateOutput, ValidateParameters};
@@ -33,12 +34,21 @@ impl<T: PartialEq> Candidate<T> {
 }
 
 /// Finds the fields of a document's lines and checks them. Pure; never fails:
-/// what is not there, or is ambiguous, is missing.
+/// what is not there, or is ambiguous, is missing. `truncated` says that the
+/// document has more lines than these.
 #[must_use]
-pub fn validate(lines: &[Line], parameters: &ValidateParameters) -> ValidateOutput {
+pub fn validate(
+    lines: &[Line],
+    truncated: bool,
+    parameters: &ValidateParameters,
+) -> ValidateOutput {
     let sheet = Sheet::new(lines);
     let (order, decimals) = habits(parameters.locale.as_deref());
-    let amounts = amounts::find(&sheet, decimals);
+    let amounts = if truncated {
+        Amounts::default()
+    } else {
+        amounts::find(&sheet, decimals)
+    };
     let dates = dates::find(&sheet, order);
     let vat = vat::find(&sheet);
     let iban = bank::find_iban(&sheet);
@@ -83,6 +93,7 @@ pub fn validate(lines: &[Line], parameters: &ValidateParameters) -> ValidateOutp
             .collect(),
         required,
         found,
+        truncated,
         checks,
     }
 }
@@ -134,7 +145,7 @@ fn habits(locale: Option<&str>) -> (Order, Decimals) {
     }
 }
 
-fn check_sum(amounts: &amounts::Amounts) -> Option<Check> {
+fn check_sum(amounts: &Amounts) -> Option<Check> {
     let (net, tax, total) = (
         amounts.net.as_ref()?,
         amounts.tax.as_ref()?,

@@ -13,6 +13,8 @@ mod effects;
 mod endings;
 mod http;
 mod leases;
+mod prepare;
+mod receiver;
 mod running;
 mod setup;
 mod sources;

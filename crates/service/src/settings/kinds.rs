@@ -12,7 +12,7 @@ use fencepost_core::limits::{ATTEMPTS_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_BYTES_M
 use fencepost_core::retry::Backoff;
 use serde::Deserialize;
 
-use super::runners::{CommandText, HttpText, ProbeText};
+use super::runners::{CommandText, HttpText, PlannerText, ProbeText};
 use super::{SettingsError, value};
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -42,6 +42,7 @@ pub(crate) struct KindText {
     command: Option<CommandText>,
     http: Option<HttpText>,
     probe: Option<ProbeText>,
+    planner: Option<PlannerText>,
     #[serde(default)]
     safe_to_repeat: bool,
     concurrency: Option<u32>,
@@ -94,7 +95,11 @@ fn read_kind(
     let at = |field: &str| format!("{key}.{field}");
     let kind_name = KindName::new(name)
         .map_err(|error| bad(key.clone(), name, format!("a name of {}", error.expected)))?;
-    let queue = text.queue.as_deref().unwrap_or("default");
+    let builtin = Kinds::builtin();
+    let queue = match (&text.queue, builtin.get(&kind_name)) {
+        (None, Some(kind)) => kind.queue.as_str(),
+        (text, _) => text.as_deref().unwrap_or("default"),
+    };
     let queue = QueueName::new(queue).map_err(|error| bad(at("queue"), queue, error.expected))?;
     let runner = runner(&kind_name, text, &key, directory)?;
     let calls_out = matches!(runner, Runner::Command(_) | Runner::Http(_));
@@ -120,6 +125,16 @@ fn read_kind(
     let probe = text.probe.as_ref();
     let probe = probe.map(|probe| probe.settle(&at("probe"), directory));
     kind.probe = probe.transpose()?;
+    if let Some(planner) = &text.planner {
+        if kind.runner != Runner::Builtin(Builtin::DocumentPrepare) {
+            return Err(bad(
+                at("planner"),
+                "it",
+                "it with `builtin = \"document.prepare\"` only",
+            ));
+        }
+        kind.planner = Some(planner.settle(&at("planner"), directory)?);
+    }
     if text.concurrency == Some(0) {
         return Err(bad(
             at("concurrency"),

@@ -43,18 +43,19 @@ pub fn reference() -> String {
 const KINDS: &str = r#"
 ## Kinds
 
-`[defaults]` holds the policy of every kind, `[kinds."name"]` one kind. The builtin kinds `echo` (queue `default`) and
-`document.extract` (queue `documents`) are there without a file; a table of their name changes them.
+`[defaults]` holds the policy of every kind, `[kinds."name"]` one kind. The builtin kinds `echo` (queue `default`),
+`document.extract` and `document.prepare` (queue `documents`) are there without a file; a table of their name changes them.
 
 | key | is | default | meaning |
 |---|---|---|---|
 | `queue` | a name | `default` | the lane its jobs wait in |
-| `builtin` | echo or document.extract | – | run by a handler that ships with Fencepost |
+| `builtin` | echo, document.extract or document.prepare | – | run by a handler that ships with Fencepost |
 | `command` | a table, below | – | run by a program |
 | `http` | a table, below | – | run by a request to another service |
 | `registered` | true or false | `false` | run by a Rust worker of your own |
 | `safe_to_repeat` | true or false | `false` | a command or call that may be made again after it broke off: no effect, never `unknown` |
 | `probe` | a table, below | – | asks the outside system whether an effect of an unknown job happened |
+| `planner` | a table, below | proposes extract, validate, draft | the model that plans the steps of `document.prepare` |
 | `concurrency` | a count | one per core for commands, else none | jobs of this kind that one worker runs at once |
 | `max_attempts` | 1 to 100 | `3` | attempts of a job that asks for no other number |
 | `lease` | 500ms to 1h | `30s` | how long a claim holds; renewed at a third of it |
@@ -101,4 +102,15 @@ hand is put back for a while. Give it a queue of its own.
 | `http` | a table as above | – | a request that asks |
 | `timeout` | a duration | `30s` | how long one question may take |
 | `every` | a duration | by hand only | how often it asks by itself, beginning so long after the job became unknown |
+
+### `planner`
+
+`{ openai = { … } }`, with
+
+| key | is | default | meaning |
+|---|---|---|---|
+| `base_url` | a URL | needed | an OpenAI-compatible endpoint, up to and without `/chat/completions` |
+| `model` | a name | needed | which model; it must know tool calls |
+| `key_file` | a path | – | the key that is sent as a bearer token, read by workers at their start |
+| `timeout` | a duration | `60s` | how long one question may take |
 "#;

@@ -1,11 +1,12 @@
-//! `command` and `http` of a kind: from what is written to what the worker runs.
+//! `command`, `http`, `probe` and `planner` of a kind: from what is written to what the worker runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 use fencepost_core::kind::{
-    Asks, Command, EXIT_DECLINED, HTTP_TIMEOUT, Http, OtherExit, PROBE_TIMEOUT, Probe, STOP_GRACE,
+    Asks, Command, EXIT_DECLINED, HTTP_TIMEOUT, Http, OpenAi, OtherExit, PLANNER_TIMEOUT,
+    PROBE_TIMEOUT, Probe, STOP_GRACE,
 };
 use serde::Deserialize;
 
@@ -78,6 +79,54 @@ impl ProbeText {
             timeout: duration(at("timeout"), self.timeout.as_deref(), PROBE_TIMEOUT)?,
             every: every.transpose()?,
         })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlannerText {
+    openai: OpenAiText,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OpenAiText {
+    base_url: String,
+    model: String,
+    key_file: Option<String>,
+    timeout: Option<String>,
+}
+
+impl PlannerText {
+    pub(super) fn settle(&self, key: &str, directory: &Path) -> Result<OpenAi, SettingsError> {
+        let openai = &self.openai;
+        let at = |field: &str| format!("{key}.openai.{field}");
+        if openai.model.is_empty() {
+            return Err(bad(at("model"), "", "the name of a model"));
+        }
+        let timeout = openai.timeout.as_deref();
+        Ok(OpenAi {
+            base_url: url(at("base_url"), &openai.base_url)?,
+            model: openai.model.clone(),
+            key_file: openai.key_file.as_ref().map(|file| directory.join(file)),
+            timeout: duration(at("timeout"), timeout, PLANNER_TIMEOUT)?,
+        })
+    }
+}
+
+/// A URL that may be called; a password in it would be shown in places.
+fn url(key: String, text: &str) -> Result<String, SettingsError> {
+    let place = ["https://", "http://"]
+        .iter()
+        .find_map(|scheme| text.strip_prefix(scheme));
+    let authority = place.and_then(|place| place.split(['/', '?', '#']).next());
+    let usable = authority.is_some_and(|host| !host.is_empty() && !host.contains('@'))
+        && text.chars().all(|c| c.is_ascii_graphic());
+    if usable {
+        Ok(text.to_owned())
+    } else {
+        let expected = "an http or https URL without a user or password";
+        Err(bad(key, value::redacted(text), expected))
     }
 }
 
@@ -204,19 +253,6 @@ fn ids(text: &str) -> Option<(u32, u32)> {
 impl HttpText {
     pub(super) fn settle(&self, key: &str, directory: &Path) -> Result<Http, SettingsError> {
         let at = |field: &str| format!("{key}.{field}");
-        let place = ["https://", "http://"]
-            .iter()
-            .find_map(|scheme| self.url.strip_prefix(scheme));
-        let authority = place.and_then(|place| place.split(['/', '?', '#']).next());
-        let usable = authority.is_some_and(|host| !host.is_empty() && !host.contains('@'))
-            && self.url.chars().all(|c| c.is_ascii_graphic());
-        if !usable {
-            return Err(bad(
-                at("url"),
-                value::redacted(&self.url),
-                "an http or https URL without a user or password",
-            ));
-        }
         if let Some(status) = self.declined.iter().find(|it| !(500..=599).contains(*it)) {
             return Err(bad(
                 at("declined"),
@@ -225,7 +261,7 @@ impl HttpText {
             ));
         }
         Ok(Http {
-            url: self.url.clone(),
+            url: url(at("url"), &self.url)?,
             secret_file: self.secret_file.as_ref().map(|file| directory.join(file)),
             timeout: duration(at("timeout"), self.timeout.as_deref(), HTTP_TIMEOUT)?,
             declined: self.declined.clone(),

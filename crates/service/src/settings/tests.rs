@@ -148,6 +148,55 @@ fn kinds_are_read_over_their_defaults() {
 }
 
 #[test]
+fn a_table_changes_of_a_builtin_kind_only_what_it_says() {
+    let settings = load(
+        "[kinds.\"document.prepare\"]\nplanner = { openai = { base_url = \"http://127.0.0.1:11434/v1\", \
+         model = \"m\", key_file = \"key\", timeout = \"9s\" } }\n\
+         [kinds.\"document.extract\"]\nconcurrency = 2\n",
+        &[],
+        &[],
+    )
+    .unwrap();
+    let kind = |name: &str| settings.kinds.get(&name.parse().unwrap()).unwrap();
+    for (name, concurrency) in [("document.prepare", None), ("document.extract", Some(2))] {
+        assert_eq!(kind(name).queue.as_str(), "documents");
+        assert_eq!(kind(name).concurrency, concurrency);
+    }
+    let planner = kind("document.prepare").planner.as_ref().unwrap();
+    assert_eq!(
+        (
+            planner.base_url.as_str(),
+            planner.model.as_str(),
+            planner.timeout
+        ),
+        ("http://127.0.0.1:11434/v1", "m", Duration::from_secs(9))
+    );
+    assert!(planner.key_file.as_ref().unwrap().ends_with("key"));
+    assert_eq!(kind("document.extract").planner, None);
+}
+
+#[test]
+fn a_bad_planner_says_what_is_wrong_with_it() {
+    for (file, expected) in [
+        (
+            "[kinds.x]\nbuiltin = \"echo\"\nplanner = { openai = { base_url = \"http://h/v1\", model = \"m\" } }",
+            "setting `kinds.\"x\".planner` (from the settings file): found `it`, expected it with `builtin = \"document.prepare\"` only",
+        ),
+        (
+            "[kinds.\"document.prepare\"]\nplanner = { openai = { base_url = \"http://u:p@h/v1\", model = \"m\" } }",
+            "an http or https URL without a user or password",
+        ),
+        (
+            "[kinds.\"document.prepare\"]\nplanner = { openai = { base_url = \"http://h/v1\", model = \"\" } }",
+            "the name of a model",
+        ),
+    ] {
+        let error = load(file, &[], &[]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_bad_kind_says_what_is_wrong_with_it() {
     for (file, expected) in [
         (
@@ -156,7 +205,7 @@ fn a_bad_kind_says_what_is_wrong_with_it() {
         ),
         (
             "[kinds.x]\nbuiltin = \"ech\"",
-            "setting `kinds.\"x\".builtin` (from the settings file): found `ech`, expected echo or document.extract",
+            "setting `kinds.\"x\".builtin` (from the settings file): found `ech`, expected echo or document.extract or document.prepare",
         ),
         (
             "[kinds.x]\nregistered = true\nlease = \"10ms\"",

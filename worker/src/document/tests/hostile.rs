@@ -118,7 +118,7 @@ fn places_that_make_no_sense_do_no_harm() {
             }
         })
         .collect();
-    let validated = validate(&lines, &ValidateParameters::default());
+    let validated = validate(&lines, false, &ValidateParameters::default());
     assert!(draft(&validated).note.starts_with("Review"));
 }
 

@@ -286,7 +286,7 @@ fn a_credit_note_has_negative_amounts() {
 #[test]
 fn a_field_says_where_it_was_read() {
     let lines = crate::extract::lines_of(GERMAN);
-    let validated = crate::document::validate(&lines, &ValidateParameters::default());
+    let validated = crate::document::validate(&lines, false, &ValidateParameters::default());
     let number = validated
         .found
         .iter()

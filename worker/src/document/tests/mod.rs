@@ -18,7 +18,7 @@ fn found_with(text: &str, locale: Option<&str>) -> Vec<(String, String)> {
         required: Field::ALL.to_vec(),
         locale: locale.map(str::to_owned),
     };
-    let validated = validate(&lines_of(text), &parameters);
+    let validated = validate(&lines_of(text), false, &parameters);
     let found = validated.found.into_iter();
     found
         .map(|found| (found.field.to_string(), found.value))

@@ -21,7 +21,7 @@ fn validated(required: &[Field]) -> ValidateOutput {
         required: required.to_vec(),
         locale: None,
     };
-    validate(&lines_of(TEXT), &parameters)
+    validate(&lines_of(TEXT), false, &parameters)
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn parameters_are_read_as_their_schemas_say() {
     };
     for (schema, value, good) in [
         (&extract, json!({"document": {"blob": hash}}), true),
-        (&extract, json!({"text": "x"}), true),
-        (&extract, json!({}), false),
+        (&extract, json!({}), true),
+        (&extract, json!({"text": "x"}), false),
         (
             &extract,
             json!({"text": "x", "document": {"blob": hash}}),
@@ -141,7 +141,7 @@ fn a_note_without_findings_says_so() {
         required: vec![Field::InvoiceNumber],
         locale: None,
     };
-    let note = draft(&validate(&lines_of(text), &parameters)).note;
+    let note = draft(&validate(&lines_of(text), false, &parameters)).note;
     assert!(
         note.ends_with("\nNothing is missing and no check failed.\n"),
         "{note}"
