@@ -13,8 +13,7 @@ use fencepost_core::outbox::DispatchRef;
 use fencepost_core::time::Timestamp;
 use fencepost_core::verify::Snapshot;
 use sqlx::Row as _;
-use sqlx::pool::PoolConnection;
-use sqlx::sqlite::{SqlitePool, SqlitePoolOptions, SqliteRow};
+use sqlx::sqlite::{SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
 
 use super::error::during;
 use super::prepare::connect_options;
@@ -64,13 +63,6 @@ impl Reader {
 
     pub(crate) async fn close(&self) {
         self.pool.close().await;
-    }
-
-    async fn connection(&self) -> Result<PoolConnection<sqlx::Sqlite>, StoreError> {
-        self.pool
-            .acquire()
-            .await
-            .map_err(during("waiting for a connection"))
     }
 
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
@@ -437,18 +429,18 @@ impl Reader {
         after: Option<JobId>,
         limit: u32,
     ) -> Result<AuditPage, StoreError> {
-        // Rows and histories of one instant: one read transaction for the page.
-        let mut connection = self.connection().await?;
-        let auditing = during("reading jobs to verify");
-        sqlx::query("BEGIN")
-            .execute(&mut *connection)
+        // Rows and histories of one instant: one read transaction for the page,
+        // given up when this future is dropped, lest it hold the log for ever.
+        let mut transaction = self
+            .pool
+            .begin()
             .await
-            .map_err(&auditing)?;
-        let page = audit_page(&mut connection, after, limit).await;
-        sqlx::query("COMMIT")
-            .execute(&mut *connection)
+            .map_err(during("waiting for a connection"))?;
+        let page = audit_page(&mut transaction, after, limit).await;
+        transaction
+            .commit()
             .await
-            .map_err(&auditing)?;
+            .map_err(during("reading jobs to verify"))?;
         page
     }
 
@@ -467,7 +459,7 @@ impl Reader {
 }
 
 async fn audit_page(
-    connection: &mut PoolConnection<sqlx::Sqlite>,
+    connection: &mut SqliteConnection,
     after: Option<JobId>,
     limit: u32,
 ) -> Result<AuditPage, StoreError> {
@@ -481,7 +473,7 @@ async fn audit_page(
     )
     .bind(after.map(id_bytes))
     .bind(i64::from(limit) + 1)
-    .fetch_all(&mut **connection)
+    .fetch_all(&mut *connection)
     .await
     .map_err(&auditing)?;
     let mut snapshots = rows
@@ -507,7 +499,7 @@ async fn audit_page(
     );
     let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
         .bind(json(&ids)?)
-        .fetch_all(&mut **connection)
+        .fetch_all(&mut *connection)
         .await
         .map_err(&auditing)?;
     let mut histories: BTreeMap<JobId, Vec<EventRecord>> = BTreeMap::new();

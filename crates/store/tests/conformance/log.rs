@@ -121,3 +121,41 @@ async fn another_takes_over_when_the_one_that_moves_the_log_has_ended() {
     is_short(&world.path).await;
     other.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_audit_holds_no_old_state() {
+    let world = World::new().await;
+    for n in 0..200 {
+        world.queued(&format!("k{n}")).await;
+    }
+    for n in 0..100 {
+        let audit = world.store.audit(None, 200);
+        let _ = tokio::time::timeout(Duration::from_micros(n * 50), audit).await;
+    }
+    world.queued("after").await;
+    // Every connection of the pool, dropped audits and all, lets go of the log.
+    let mut outside = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(&world.path)
+        .connect()
+        .await
+        .unwrap();
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+            .fetch_one(&mut outside)
+            .await
+            .unwrap();
+        if row.get::<i64, _>(0) == 0 {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < end, "a reading holds the log");
+        tokio::time::sleep(Duration::from_millis(20)).await; // deliberate: asked again, with a limit
+    }
+    outside.close().await.unwrap();
+    for _ in 0..20 {
+        let counted = (0..4).map(|_| world.store.count_jobs());
+        for jobs in futures_util::future::join_all(counted).await {
+            assert_eq!(jobs.unwrap(), 201, "no reading sees an old state");
+        }
+    }
+}
