@@ -13,7 +13,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
@@ -31,14 +31,18 @@ const HOLDER_SUFFIX: &str = ".checkpoint";
 /// How often one that does not hold the lock tries to.
 const TAKE_OVER: Duration = Duration::from_secs(2);
 
-/// How often the log is copied while it grows: what a burst writes meanwhile is
-/// some tens of megabytes.
+/// How often the log's length is looked at: what a burst writes meanwhile is some
+/// tens of megabytes.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Pages in the log from which on it is begun anew, under the writers' turn:
-/// 16 MiB. Below, the file behind it stays as large as it is, which makes
-/// flushes cheaper than a file that grows.
+/// Pages of 4 KiB in the log from which on it is copied and begun anew. Below,
+/// it is left alone: each copy costs two flushes, which a system that hardly
+/// writes would pay over and over. The file behind it stays as long as it is,
+/// since overwriting makes for cheaper flushes than growing.
 const RESTART_PAGES: i64 = 4_096;
+
+/// A shorter file cannot hold so many.
+const RESTART_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A log longer than this is cut, and one that cannot be is told of.
 const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -154,8 +158,6 @@ struct Log {
     path: PathBuf,
     connection: Option<SqliteConnection>,
     turns: Option<Turns>,
-    /// When the log was last written, as of the last look.
-    seen: Option<SystemTime>,
     /// Since when it has been too long.
     long: Option<Instant>,
 }
@@ -166,6 +168,8 @@ struct Moved {
     busy: bool,
     /// Pages in the log.
     pages: i64,
+    /// Pages of them that are in the file.
+    copied: i64,
 }
 
 impl Log {
@@ -174,36 +178,41 @@ impl Log {
             path,
             connection: None,
             turns: None,
-            seen: None,
             long: None,
         }
     }
 
-    /// Its size, and when it was last written; by its name only: closing a file
-    /// that SQLite has open, too, would give SQLite's locks away.
-    fn state(&self) -> Option<(u64, SystemTime)> {
-        let file = std::fs::metadata(beside(&self.path, "-wal")).ok()?;
-        Some((file.len(), file.modified().ok()?))
+    /// Its length; by its name only: closing a file that SQLite has open, too,
+    /// would give SQLite's locks away.
+    fn bytes(&self) -> u64 {
+        std::fs::metadata(beside(&self.path, "-wal")).map_or(0, |file| file.len())
     }
 
     /// Moves what there is to move; whether someone was in the way.
     async fn look(&mut self) -> Result<bool, StoreError> {
-        let Some((bytes, written)) = self.state() else {
-            return Ok(false);
-        };
-        let too_long = bytes > LOG_BYTES_MAX;
-        if self.seen == Some(written) && !too_long {
+        let blocked = self.move_on().await;
+        self.tell();
+        blocked
+    }
+
+    async fn move_on(&mut self) -> Result<bool, StoreError> {
+        let bytes = self.bytes();
+        if bytes < RESTART_BYTES {
             return Ok(false);
         }
-        self.seen = Some(written);
+        let too_long = bytes > LOG_BYTES_MAX;
+        let now = self.checkpoint("PRAGMA wal_checkpoint(NOOP)").await?;
+        if !too_long && (now.pages < RESTART_PAGES || now.copied == now.pages) {
+            return Ok(false);
+        }
         // Most of it while others write.
         let moved = self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)").await?;
-        if moved.pages < RESTART_PAGES && !too_long {
-            return Ok(false);
+        if moved.busy || (moved.copied < moved.pages && moved.copied == now.copied) {
+            // Not a page: somebody reads a state that old, and keeps reading it. The
+            // writers' turn would not help, and each try would stall them for nothing.
+            return Ok(true);
         }
-        let blocked = self.finish(too_long).await?;
-        self.tell();
-        Ok(blocked)
+        self.finish(too_long).await
     }
 
     /// The rest while nobody writes, so that the log is begun anew.
@@ -250,12 +259,13 @@ impl Log {
         Ok(Moved {
             busy: number(0)? != 0,
             pages: number(1)?,
+            copied: number(2)?,
         })
     }
 
     /// Says once that the log is too long, and once that it is not any more.
     fn tell(&mut self) {
-        let bytes = self.state().map_or(0, |(bytes, _)| bytes);
+        let bytes = self.bytes();
         let database = self.path.display();
         match self.long {
             None if bytes > LOG_BYTES_MAX => {
