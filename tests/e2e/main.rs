@@ -14,6 +14,7 @@ mod effects;
 mod embedded;
 mod faults;
 mod housekeeping;
+mod log;
 mod outages;
 mod signals;
 mod steps;

@@ -25,4 +25,4 @@ mod writer;
 
 pub use contract::*;
 pub use error::{ErrorClass, StoreError};
-pub use store::{BUDGET, OpenOptions, Store};
+pub use store::{BUDGET, LogSize, OpenOptions, Store};

@@ -61,7 +61,18 @@ struct Inner {
     writer: Writer,
     reader: sqlite::Reader,
     checkpointer: sqlite::Checkpointer,
+    path: std::path::PathBuf,
     wake: Wake,
+}
+
+/// The write-ahead log beside the database file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogSize {
+    /// Its length on disk; above 64 MiB some program keeps a reading open.
+    pub bytes: u64,
+    /// How long ago it was last begun anew, by whichever process, or else the
+    /// database was first opened. Less than 16 MiB in it is left where it is.
+    pub since_checkpoint: Duration,
 }
 
 macro_rules! verbs {
@@ -173,6 +184,7 @@ impl Store {
                 writer,
                 reader,
                 checkpointer: sqlite::Checkpointer::start(&options.path)?,
+                path: options.path,
                 wake,
             }),
             budget: BUDGET,
@@ -194,6 +206,14 @@ impl Store {
     /// Subscribe first, then read: what is committed in between is not missed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.wake.subscribe()
+    }
+
+    /// How long the write-ahead log is, and when it was last begun anew.
+    ///
+    /// # Errors
+    /// [`StoreError::File`] when the file that tells the time cannot be looked at.
+    pub fn log_size(&self) -> Result<LogSize, StoreError> {
+        sqlite::log_size(&self.inner.path, self.now())
     }
 
     /// Waits for what is in the writer's hands, then closes the file. Verbs

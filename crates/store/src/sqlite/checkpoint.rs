@@ -11,10 +11,12 @@
 //! May crash anywhere: what was not copied is still in the log.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use fencepost_core::time::Timestamp;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tokio::sync::{oneshot, watch};
@@ -24,6 +26,7 @@ use super::error::during;
 use super::prepare::{LOCK_SUFFIX, beside, connect_options, lock_file};
 use super::turn::Turns;
 use crate::error::StoreError;
+use crate::store::LogSize;
 
 /// Beside the database: whoever locks it moves the log.
 const HOLDER_SUFFIX: &str = ".checkpoint";
@@ -69,6 +72,8 @@ impl Checkpointer {
             doing: "its checkpoint thread could not be started",
             source,
         };
+        // It is there from now on, for whoever asks how old the log is.
+        drop(lock_file(&beside(path, HOLDER_SUFFIX))?);
         let (end, asked) = watch::channel(false);
         let (done, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -107,6 +112,33 @@ impl Checkpointer {
     }
 }
 
+/// The length of a database's log, and how long ago it was last begun anew, by
+/// whichever process.
+pub(crate) fn log_size(path: &Path, now: Timestamp) -> Result<LogSize, StoreError> {
+    let holder = beside(path, HOLDER_SUFFIX);
+    let changed = std::fs::metadata(&holder)
+        .and_then(|file| file.modified())
+        .map_err(|source| StoreError::File {
+            path: holder,
+            doing: "its time of change could not be read",
+            source,
+        })?;
+    let now = Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or_default());
+    Ok(LogSize {
+        bytes: bytes(path),
+        // Zero where the store's clock is behind that of the file system.
+        since_checkpoint: (SystemTime::UNIX_EPOCH + now)
+            .duration_since(changed)
+            .unwrap_or_default(),
+    })
+}
+
+/// The length of the log of a database; by its name only: closing a file that
+/// SQLite has open, too, would give SQLite's locks away.
+fn bytes(path: &Path) -> u64 {
+    std::fs::metadata(beside(path, "-wal")).map_or(0, |file| file.len())
+}
+
 /// Waits; whether the end was asked for.
 async fn pause(ended: &mut watch::Receiver<bool>, duration: Duration) -> bool {
     // A dropped sender asks for the end, too.
@@ -116,10 +148,10 @@ async fn pause(ended: &mut watch::Receiver<bool>, duration: Duration) -> bool {
 }
 
 async fn run(path: PathBuf, mut ended: watch::Receiver<bool>) {
-    let Some(_held) = hold(&path, &mut ended).await else {
+    let Some(held) = hold(&path, &mut ended).await else {
         return;
     };
-    let mut log = Log::new(path);
+    let mut log = Log::new(path, held);
     loop {
         let blocked = match log.look().await {
             Ok(blocked) => blocked,
@@ -156,6 +188,8 @@ async fn hold(path: &Path, ended: &mut watch::Receiver<bool>) -> Option<File> {
 /// The log of a file, while this process is the one that moves it.
 struct Log {
     path: PathBuf,
+    /// The lock. Its time of change tells every process when the log was last begun anew.
+    held: File,
     connection: Option<SqliteConnection>,
     turns: Option<Turns>,
     /// Since when it has been too long.
@@ -173,19 +207,18 @@ struct Moved {
 }
 
 impl Log {
-    fn new(path: PathBuf) -> Self {
+    fn new(path: PathBuf, held: File) -> Self {
         Self {
             path,
+            held,
             connection: None,
             turns: None,
             long: None,
         }
     }
 
-    /// Its length; by its name only: closing a file that SQLite has open, too,
-    /// would give SQLite's locks away.
     fn bytes(&self) -> u64 {
-        std::fs::metadata(beside(&self.path, "-wal")).map_or(0, |file| file.len())
+        bytes(&self.path)
     }
 
     /// Moves what there is to move; whether someone was in the way.
@@ -236,7 +269,11 @@ impl Log {
             None
         };
         self.turns = Some(turns);
-        Ok(moved.is_none_or(|moved| moved.busy))
+        let blocked = moved.is_none_or(|moved| moved.busy);
+        if !blocked && let Err(error) = self.held.write_at(b".", 0) {
+            tracing::warn!(%error, "the time of the checkpoint could not be kept");
+        }
+        Ok(blocked)
     }
 
     async fn checkpoint(&mut self, statement: &'static str) -> Result<Moved, StoreError> {

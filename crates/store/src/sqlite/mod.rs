@@ -23,7 +23,7 @@ mod turn;
 mod unknown;
 mod write;
 
-pub(crate) use checkpoint::Checkpointer;
+pub(crate) use checkpoint::{Checkpointer, log_size};
 pub(crate) use engine::Engine;
 pub(crate) use prepare::prepare;
 pub(crate) use reader::Reader;

@@ -105,8 +105,17 @@ async fn the_log_shortens_again_once_an_outside_reader_has_left() {
     assert!(log_bytes(&world.path) > LIMIT);
     let row = sqlx::query("SELECT count(*) FROM job").fetch_one(&mut *reading);
     assert_eq!(row.await.unwrap().get::<i64, _>(0), 1);
+    let held = world.store.log_size().unwrap();
+    assert_eq!(held.bytes, log_bytes(&world.path));
+    // The store's clock stands: the age falls when the time of the checkpoint moves on.
+    assert!(held.since_checkpoint > Duration::from_secs(1), "{held:?}");
     reading.rollback().await.unwrap();
     is_short(&world.path).await;
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while world.store.log_size().unwrap().since_checkpoint >= held.since_checkpoint {
+        assert!(tokio::time::Instant::now() < end, "the time stands");
+        tokio::time::sleep(Duration::from_millis(20)).await; // deliberate: asked again, with a limit
+    }
     world.verify().await;
 }
 
