@@ -6,7 +6,7 @@
 //! left out), and `locale`, where it comes from. The result is
 //! `{"note": …, "required": …, "found": …, "missing": …, "checks": …}`.
 //!
-//! A [`Planner`] proposes the next tool, [`decide`] lets it through or ends the
+//! A [`Planner`] proposes the next tool, [`plan::decide`] lets it through or ends the
 //! job, at most [`STEPS_MAX`] times. Each proposal that was let through and each
 //! output is a checkpoint, `1.plan`, `1.extract`, `2.plan` and so on: a run that
 //! breaks off anywhere is taken up at the first step without one. Nothing here
