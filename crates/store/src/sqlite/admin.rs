@@ -1,13 +1,14 @@
 //! Verbs on what is not a job: blobs, queues, keys, leaders, workers.
 
 use fencepost_core::event::EventType;
+use fencepost_core::id::Epoch;
 use fencepost_core::time::Timestamp;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::error::during;
 use super::rows::{get, json};
-use super::write::{EventColumns, INSERT_EVENTS, spread};
+use super::write::{self, EventColumns};
 use crate::contract::{
     BlobKnown, CreateKey, Heartbeat, KeyCreated, KeyRevoked, Lead, Leadership, PauseQueue,
     RecordBlob, Resign, ResumeQueue, RevokeKey,
@@ -24,14 +25,13 @@ async fn record(
 ) -> Result<(), StoreError> {
     let event = EventColumns {
         job: None,
-        epoch: 0,
-        kind: kind.as_str(),
+        epoch: Epoch::ZERO,
+        kind,
         actor,
         code: None,
         detail: Some(detail),
     };
-    spread(connection, now, "writing an event", INSERT_EVENTS, &[event]).await?;
-    Ok(())
+    write::events(connection, now, [event]).await
 }
 
 pub(super) async fn record_blob(

@@ -8,8 +8,8 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::error::during;
 use super::reader::Reader;
-use super::rows::{count, get, hex, job_id, json, time, word};
-use super::write::{EventColumns, INSERT_EVENTS, spread};
+use super::rows::{count, epoch, get, hex, job_id, json, time, word};
+use super::write::{self, EventColumns};
 use crate::contract::{
     BlobHash, BlobPlace, CollectBlobs, ParkedEntry, Prune, Pruned, StageCount, TouchBlob, Unpark,
 };
@@ -162,15 +162,15 @@ pub(super) async fn unpark(
         let job = job_id(row, "job")?;
         released.push(job);
         events.push(EventColumns {
-            job: Some(hex(job)),
-            epoch: get(row, "epoch")?,
-            kind: EventType::Unparked.as_str(),
+            job: Some(job),
+            epoch: epoch(row)?,
+            kind: EventType::Unparked,
             actor: &request.actor,
             code: None,
             detail: None,
         });
     }
-    spread(connection, now, "writing events", INSERT_EVENTS, &events).await?;
+    write::events(connection, now, events).await?;
     Ok(released)
 }
 

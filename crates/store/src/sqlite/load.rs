@@ -9,19 +9,18 @@ use fencepost_core::retry::Backoff;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::engine::job_of;
-use super::error::during;
 use super::rows::{
-    count, duration, effect_state, epoch, error_view, get, hex, job_id, json, state, time,
-    time_maybe, word,
+    count, duration, effect_state, epoch, error_view, get, job_id, state, time, time_maybe, word,
 };
+use super::spread::{Cells, Spread};
 use crate::command::Command;
 use crate::decide::{EffectRow, Row};
 use crate::error::StoreError;
 
 /// A job to load. Payloads and outcomes are large and seldom needed.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
-    id: String,
+    job: JobId,
     payload: bool,
     outcomes: bool,
 }
@@ -30,56 +29,61 @@ impl Wanted {
     pub(super) fn by(command: &Command) -> Option<Self> {
         let payload = matches!(command, Command::ClaimJob(_));
         Some(Self {
-            id: hex(job_of(command)?),
+            job: job_of(command)?,
             payload,
             outcomes: payload || matches!(command, Command::OpenEffect(_) | Command::Resolve(_)),
         })
     }
 }
 
-pub(super) const LOAD: &str = "
+pub(super) static LOAD: Spread = Spread::new(
+    2,
+    "
+    WITH want(job, payload) AS (:rows)
     SELECT job.id, job.tenant, job.owner, job.kind, job.queue, job.priority,
-           CASE WHEN want.value->>'payload' THEN job.payload END AS payload,
+           CASE WHEN want.payload THEN job.payload END AS payload,
            job.state, job.epoch, job.attempts, job.max_attempts, job.snoozes, job.run_at,
            job.deadline_at, job.timeout_ms, job.backoff_initial_ms, job.backoff_max_ms, job.on_crash,
            job.lease_expires_at, job.leased_by, job.cancel_requested_at, job.error_code,
            job.error_message, job.trace, job.created_at, job.finished_at,
            outbox.put_backs, outbox.stage = 'parked' AS parked,
            queue.paused_at IS NOT NULL AS queue_paused
-    FROM json_each(?1) AS want
-    CROSS JOIN job ON job.id = unhex(want.value->>'id')
+    FROM want
+    CROSS JOIN job ON job.id = want.job
     LEFT JOIN outbox ON outbox.job = job.id
-    LEFT JOIN queue ON queue.name = job.queue";
+    LEFT JOIN queue ON queue.name = job.queue",
+);
 
-pub(super) const LOAD_EFFECTS: &str = "
+pub(super) static LOAD_EFFECTS: Spread = Spread::new(
+    2,
+    "
+    WITH want(job, outcomes) AS (:rows)
     SELECT effect.job, effect.name, effect.kind, effect.epoch, effect.opened_at, effect.settled_at,
-           effect.declined_at, CASE WHEN want.value->>'outcomes' THEN effect.outcome END AS outcome,
-           CASE WHEN want.value->>'outcomes' THEN effect.evidence END AS evidence
-    FROM json_each(?1) AS want
-    CROSS JOIN effect ON effect.job = unhex(want.value->>'id')
-    ORDER BY effect.job, effect.opened_at, effect.name";
+           effect.declined_at, CASE WHEN want.outcomes THEN effect.outcome END AS outcome,
+           CASE WHEN want.outcomes THEN effect.evidence END AS evidence
+    FROM want CROSS JOIN effect ON effect.job = want.job
+    ORDER BY effect.job, effect.opened_at, effect.name",
+);
 
 pub(super) async fn load(
     connection: &mut SqliteConnection,
     wanted: &[Wanted],
 ) -> Result<BTreeMap<JobId, Row>, StoreError> {
-    let wanted = json(wanted)?;
-    let loading = during("loading jobs");
-    let rows = sqlx::query(LOAD)
-        .bind(&wanted)
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(&loading)?;
+    let bind = |cells: &mut Cells, want: &Wanted| {
+        cells.job(want.job).add(want.payload);
+    };
+    let rows = LOAD.fetch(connection, "loading jobs", wanted, bind).await?;
     let mut jobs = BTreeMap::new();
     for row in &rows {
         let job = job(row)?;
         jobs.insert(job.id, job);
     }
-    let rows = sqlx::query(LOAD_EFFECTS)
-        .bind(&wanted)
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(&loading)?;
+    let bind = |cells: &mut Cells, want: &Wanted| {
+        cells.job(want.job).add(want.outcomes);
+    };
+    let rows = LOAD_EFFECTS
+        .fetch(connection, "loading effects", wanted, bind)
+        .await?;
     for row in &rows {
         if let Some(job) = jobs.get_mut(&job_id(row, "job")?) {
             job.effects.push(effect(row)?);

@@ -2,8 +2,7 @@
 //!
 //! WAL, one writer connection per process, a few read-only connections. Owns
 //! every SQL text and every type of the database library; none of them leaves
-//! this folder. Statements are set-based: rows travel as one JSON array and are
-//! spread by `json_each`.
+//! this folder. Statements are set-based (see [`spread`]).
 
 mod admin;
 mod checkpoint;
@@ -18,6 +17,7 @@ mod plans;
 mod prepare;
 mod reader;
 mod rows;
+mod spread;
 mod submit;
 mod turn;
 mod unknown;

@@ -7,13 +7,12 @@
 use fencepost_core::dispatch::JobRef;
 use fencepost_core::outbox::DispatchRef;
 use fencepost_core::time::Timestamp;
-use serde::Serialize;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
 use super::error::during;
 use super::rows::{count, get, job_id, json, word};
-use super::write::spread;
+use super::spread::{Cells, Spread};
 use crate::contract::{Dispatch, DispatchResult, Redispatch, SettleDispatches, Take, Taken};
 use crate::error::StoreError;
 
@@ -116,42 +115,48 @@ pub(super) async fn take(
 }
 
 /// Only a dispatch that is still on its way is settled.
-pub(super) const SETTLE: &str = "
+pub(super) static SETTLE: Spread = Spread::new(
+    7,
+    "
+    WITH done(seq, dispatch_no, stage, delay_ms, alone, error, now) AS (:rows)
     UPDATE outbox SET
-        stage = end.value->>'stage',
+        stage = done.stage,
         taken_until = NULL,
-        published_at = CASE WHEN end.value->>'stage' = 'published' THEN ?2 END,
-        parked_at = CASE WHEN end.value->>'stage' = 'parked' THEN ?2 END,
-        available_at = CASE WHEN end.value->>'stage' = 'waiting' THEN ?2 + (end.value->>'delay_ms')
+        published_at = CASE WHEN done.stage = 'published' THEN done.now END,
+        parked_at = CASE WHEN done.stage = 'parked' THEN done.now END,
+        available_at = CASE WHEN done.stage = 'waiting' THEN done.now + done.delay_ms
                        ELSE available_at END,
-        publish_attempts = publish_attempts + (end.value->>'alone'),
-        last_error = end.value->>'error'
-    FROM json_each(?1) AS end
-    WHERE outbox.seq = end.value->>'seq' AND outbox.dispatch_no = end.value->>'dispatch_no'
-      AND outbox.stage = 'taken'";
+        publish_attempts = publish_attempts + done.alone,
+        last_error = done.error
+    FROM done
+    WHERE outbox.seq = done.seq AND outbox.dispatch_no = done.dispatch_no
+      AND outbox.stage = 'taken'",
+);
 
 /// Publications of one entry share a row of the history, and so do its parkings.
-pub(super) const SETTLE_EVENTS: &str = "
+pub(super) static SETTLE_EVENTS: Spread = Spread::new(
+    5,
+    "
+    WITH done(seq, dispatch_no, stage, actor, now) AS (:rows)
     INSERT INTO event (job, entry, epoch, type, at, actor, detail, last_at)
-    SELECT outbox.job, outbox.seq, job.epoch, outbox.stage, ?2, end.value->>'actor', outbox.last_error, ?2
-    FROM json_each(?1) AS end
-    CROSS JOIN outbox ON outbox.seq = end.value->>'seq'
+    SELECT outbox.job, outbox.seq, job.epoch, outbox.stage, done.now, done.actor, outbox.last_error, done.now
+    FROM done
+    CROSS JOIN outbox ON outbox.seq = done.seq
     CROSS JOIN job ON job.id = outbox.job
-    WHERE outbox.dispatch_no = end.value->>'dispatch_no' AND outbox.stage = end.value->>'stage'
-      AND coalesce(outbox.published_at, outbox.parked_at) = ?2
+    WHERE outbox.dispatch_no = done.dispatch_no AND outbox.stage = done.stage
+      AND coalesce(outbox.published_at, outbox.parked_at) = done.now
     ON CONFLICT (entry, type) WHERE entry IS NOT NULL DO UPDATE
-    SET count = count + 1, last_at = excluded.last_at, detail = excluded.detail, actor = excluded.actor";
+    SET count = count + 1, last_at = excluded.last_at, detail = excluded.detail, actor = excluded.actor",
+);
 
-#[derive(Serialize)]
+/// What became of a dispatch, as columns.
 struct End<'a> {
-    seq: i64,
-    dispatch_no: i64,
+    entry: DispatchRef,
     stage: &'static str,
     delay_ms: i64,
     /// Whether the publication failed alone: 1 or 0.
     alone: u8,
     error: Option<&'a str>,
-    actor: &'a str,
 }
 
 pub(super) async fn settle(
@@ -174,54 +179,56 @@ pub(super) async fn settle(
                 ),
                 DispatchResult::Parked(error) => ("parked", 0, 1, Some(error.as_str())),
             };
-            let DispatchRef { seq, dispatch_no } = *entry;
             End {
-                seq,
-                dispatch_no,
+                entry: *entry,
                 stage,
                 delay_ms,
                 alone,
                 error,
-                actor: &request.actor,
             }
         })
         .collect();
-    let settled = spread(connection, now, "settling dispatches", SETTLE, &ends).await?;
-    let recorded: Vec<End<'_>> = ends
-        .into_iter()
-        .filter(|end| matches!(end.stage, "published" | "parked"))
-        .collect();
-    spread(
-        connection,
-        now,
-        "writing publications",
-        SETTLE_EVENTS,
-        &recorded,
-    )
-    .await?;
+    let bind = |cells: &mut Cells, end: &End<'_>| {
+        cells.add(end.entry.seq).add(end.entry.dispatch_no);
+        cells.add(end.stage).add(end.delay_ms).add(end.alone);
+        cells.add(end.error).add(now.as_millis());
+    };
+    let settled = SETTLE
+        .execute(connection, "settling dispatches", &ends, bind)
+        .await?;
+    let recorded = ends
+        .iter()
+        .filter(|end| matches!(end.stage, "published" | "parked"));
+    let bind = |cells: &mut Cells, end: &End<'_>| {
+        cells.add(end.entry.seq).add(end.entry.dispatch_no);
+        cells.add(end.stage).add(request.actor.as_str());
+        cells.add(now.as_millis());
+    };
+    SETTLE_EVENTS
+        .execute(connection, "writing publications", recorded, bind)
+        .await?;
     Ok(settled)
 }
 
-pub(super) const REDISPATCH: &str = "
-    UPDATE outbox SET stage = 'ready', dispatch_no = dispatch_no + 1, redispatches = redispatches + 1,
-        published_at = NULL
-    FROM json_each(?1) AS again
-    WHERE outbox.seq = again.value->>0 AND outbox.dispatch_no = again.value->>1
-      AND outbox.stage = 'published'";
+pub(super) static REDISPATCH: Spread = Spread::new(
+    2,
+    "
+    WITH again(seq, dispatch_no) AS (:rows)
+    UPDATE outbox SET stage = 'ready', dispatch_no = outbox.dispatch_no + 1,
+        redispatches = redispatches + 1, published_at = NULL
+    FROM again
+    WHERE outbox.seq = again.seq AND outbox.dispatch_no = again.dispatch_no
+      AND outbox.stage = 'published'",
+);
 
 pub(super) async fn redispatch(
     connection: &mut SqliteConnection,
     request: &Redispatch,
 ) -> Result<u64, StoreError> {
-    let entries: Vec<(i64, i64)> = request
-        .entries
-        .iter()
-        .map(|entry| (entry.seq, entry.dispatch_no))
-        .collect();
-    let done = sqlx::query(REDISPATCH)
-        .bind(json(&entries)?)
-        .execute(connection)
+    let bind = |cells: &mut Cells, entry: &DispatchRef| {
+        cells.add(entry.seq).add(entry.dispatch_no);
+    };
+    REDISPATCH
+        .execute(connection, "redispatching entries", &request.entries, bind)
         .await
-        .map_err(during("redispatching entries"))?;
-    Ok(done.rows_affected())
 }

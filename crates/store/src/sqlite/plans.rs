@@ -48,25 +48,10 @@ async fn no_statement_over_many_rows_scans_a_table() {
     let options = options(&directory);
     super::prepare(&options).await.unwrap();
     let mut file = connect_options(&options.path).connect().await.unwrap();
-    for statement in [
-        load::LOAD,
-        load::LOAD_EFFECTS,
-        write::UPDATE_JOBS,
-        write::DELETE_ENTRIES,
-        write::PUT_BACK_ENTRIES,
-        write::PUT_BACK_EVENTS,
-        write::SETTLE_EFFECTS,
-        write::DECLINE_EFFECTS,
-        write::KEEP_EVIDENCE,
+    let mut statements = vec![
         outbox::IN_WINDOW,
         outbox::TAKE,
         outbox::TAKEN,
-        outbox::SETTLE,
-        outbox::SETTLE_EVENTS,
-        outbox::REDISPATCH,
-        submit::TOMBSTONES,
-        submit::MISSING_BLOBS,
-        submit::INSERT_ENTRIES,
         unknown::UNKNOWN,
         housekeeping::ENDED,
         housekeeping::KEEP_KEYS,
@@ -77,7 +62,28 @@ async fn no_statement_over_many_rows_scans_a_table() {
         housekeeping::FORGET_KEYS,
         housekeeping::COLLECT,
         housekeeping::KNOWN_OBJECTS,
+    ];
+    for spread in [
+        &load::LOAD,
+        &load::LOAD_EFFECTS,
+        &write::UPDATE_JOBS,
+        &write::DELETE_ENTRIES,
+        &write::PUT_BACK_ENTRIES,
+        &write::PUT_BACK_EVENTS,
+        &write::SETTLE_EFFECTS,
+        &write::DECLINE_EFFECTS,
+        &write::KEEP_EVIDENCE,
+        &outbox::SETTLE,
+        &outbox::SETTLE_EVENTS,
+        &outbox::REDISPATCH,
+        &submit::TOMBSTONES,
+        &submit::MISSING_BLOBS,
+        &submit::INSERT_JOBS,
+        &*submit::LOOK_UP,
     ] {
+        statements.extend([1, 2, 128].map(|rows| spread.text(rows)));
+    }
+    for statement in statements {
         let explained = format!("EXPLAIN QUERY PLAN {statement}");
         let plan = sqlx::query(sqlx::AssertSqlSafe(explained))
             .fetch_all(&mut file)

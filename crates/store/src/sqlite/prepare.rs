@@ -39,7 +39,8 @@ pub(super) fn connect_options(path: &Path) -> SqliteConnectOptions {
         .filename(path)
         .busy_timeout(BUSY_SLICE)
         .foreign_keys(true)
-        .statement_cache_capacity(128)
+        .statement_cache_capacity(512)
+        .row_buffer_size(1_024)
         .pragma("cache_size", CACHE_KIB)
         // No commit moves the log: see the checkpointer.
         .pragma("wal_autocheckpoint", "0")

@@ -147,7 +147,7 @@ pub(super) fn hex(id: JobId) -> String {
     id.0.as_simple().to_string()
 }
 
-/// Rows as the JSON array that `json_each` spreads.
+/// A list as the JSON array that `json_each` takes apart.
 pub(super) fn json<T: serde::Serialize>(rows: &[T]) -> Result<String, StoreError> {
     serde_json::to_string(rows).map_err(|_| StoreError::Corrupt {
         what: "a row that cannot be written as JSON".to_owned(),

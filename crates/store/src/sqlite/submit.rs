@@ -5,97 +5,85 @@
 //! is told that it made the job.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use fencepost_core::event::EventType;
 use fencepost_core::id::{Epoch, IdSource, JobId};
 use fencepost_core::kind::OnCrash;
 use fencepost_core::lifecycle::State;
 use fencepost_core::time::{Timestamp, millis};
-use serde::Serialize;
 use sqlx::sqlite::SqliteConnection;
 
-use super::error::during;
-use super::rows::{JOB_VIEW, get, hex, job_id, job_view, json};
-use super::write::{EventColumns, INSERT_EVENTS, spread};
+use super::rows::{JOB_VIEW, get, job_id, job_view};
+use super::spread::{Cells, Spread};
+use super::write::{self, EventColumns, NewEntry};
 use crate::command::Answer;
-use crate::contract::{JobView, Submit, Submitted};
+use crate::contract::{BlobHash, JobView, Submit, Submitted};
 use crate::error::StoreError;
 
-pub(super) const TOMBSTONES: &str = "
-    SELECT new.key AS place, operation_key.job
-    FROM json_each(?1) AS new
-    CROSS JOIN operation_key
-       ON operation_key.tenant = new.value->>'tenant' AND operation_key.owner = new.value->>'owner'
-      AND operation_key.operation_key = new.value->>'key'";
+pub(super) static TOMBSTONES: Spread = Spread::new(
+    4,
+    "
+    WITH new(place, tenant, owner, operation_key) AS (:rows)
+    SELECT new.place, operation_key.job
+    FROM new CROSS JOIN operation_key
+       ON operation_key.tenant = new.tenant AND operation_key.owner = new.owner
+      AND operation_key.operation_key = new.operation_key",
+);
 
-pub(super) const MISSING_BLOBS: &str = "
-    SELECT want.value->>'place' AS place, want.value->>'index' AS number
-    FROM json_each(?1) AS want
-    WHERE NOT EXISTS (SELECT 1 FROM blob
-        WHERE blob.tenant = want.value->>'tenant' AND blob.hash = unhex(want.value->>'hash'))";
+pub(super) static MISSING_BLOBS: Spread = Spread::new(
+    4,
+    "
+    WITH want(place, number, tenant, hash) AS (:rows)
+    SELECT want.place, want.number FROM want
+    WHERE want.hash IS NOT NULL AND NOT EXISTS (SELECT 1 FROM blob
+        WHERE blob.tenant = want.tenant AND blob.hash = want.hash)",
+);
 
-const INSERT_JOBS: &str = "
+pub(super) static INSERT_JOBS: Spread = Spread::new(
+    18,
+    "
+    WITH new(id, tenant, owner, operation_key, fingerprint, kind, queue, priority, payload,
+             max_attempts, run_at, deadline_at, timeout_ms, backoff_initial_ms, backoff_max_ms,
+             on_crash, trace, now) AS (:rows)
     INSERT INTO job (id, tenant, owner, operation_key, fingerprint, kind, queue, priority, payload,
         state, epoch, attempts, max_attempts, snoozes, run_at, deadline_at, timeout_ms,
         backoff_initial_ms, backoff_max_ms, on_crash, trace, created_at, updated_at)
-    SELECT unhex(new.value->>'id'), new.value->>'tenant', new.value->>'owner', new.value->>'key',
-        unhex(new.value->>'fingerprint'), new.value->>'kind', new.value->>'queue',
-        new.value->>'priority', new.value->>'payload', 'queued', 0, 0, new.value->>'max_attempts', 0,
-        new.value->>'run_at', new.value->>'deadline_at', new.value->>'timeout_ms',
-        new.value->>'backoff_initial_ms', new.value->>'backoff_max_ms', new.value->>'on_crash',
-        new.value->>'trace', ?2, ?2
-    FROM json_each(?1) AS new WHERE TRUE
+    SELECT id, tenant, owner, operation_key, fingerprint, kind, queue, priority, payload,
+        'queued', 0, 0, max_attempts, 0, run_at, deadline_at, timeout_ms, backoff_initial_ms,
+        backoff_max_ms, on_crash, trace, now, now
+    FROM new WHERE id IS NOT NULL
     ON CONFLICT (tenant, owner, operation_key) DO NOTHING
-    RETURNING id";
+    RETURNING id",
+);
 
-pub(super) const INSERT_ENTRIES: &str = "
-    INSERT INTO outbox (job, queue, priority, stage, available_at)
-    SELECT job.id, job.queue, job.priority,
-           CASE WHEN job.run_at <= ?2 THEN 'ready' ELSE 'waiting' END, job.run_at
-    FROM json_each(?1) AS made CROSS JOIN job ON job.id = unhex(made.value)";
-
-const INSERT_BLOB_REFERENCES: &str = "
+static INSERT_BLOB_REFERENCES: Spread = Spread::new(
+    3,
+    "
+    WITH new(job, tenant, hash) AS (:rows)
     INSERT INTO job_blob (job, tenant, hash)
-    SELECT unhex(new.value->>'job'), new.value->>'tenant', unhex(new.value->>'hash')
-    FROM json_each(?1) AS new WHERE TRUE
-    ON CONFLICT DO NOTHING";
+    SELECT job, tenant, hash FROM new WHERE job IS NOT NULL
+    ON CONFLICT DO NOTHING",
+);
 
-#[derive(Serialize)]
-struct Columns<'a> {
-    id: String,
-    tenant: &'a str,
-    owner: &'a str,
-    key: &'a str,
-    fingerprint: String,
-    kind: &'a str,
-    queue: &'a str,
-    priority: u8,
-    payload: &'a str,
-    max_attempts: u32,
-    run_at: i64,
-    deadline_at: i64,
-    timeout_ms: i64,
-    backoff_initial_ms: i64,
-    backoff_max_ms: i64,
-    on_crash: &'static str,
-    trace: Option<&'a str>,
-}
+pub(super) static LOOK_UP: LazyLock<Spread> = LazyLock::new(|| {
+    let statement = format!(
+        "
+    WITH want(place, tenant, owner, operation_key) AS (:rows)
+    SELECT want.place, job.fingerprint, {JOB_VIEW}
+    FROM want CROSS JOIN job ON job.tenant = want.tenant AND job.owner = want.owner
+        AND job.operation_key = want.operation_key"
+    );
+    Spread::new(4, statement.leak())
+});
 
-#[derive(Serialize)]
-struct Key<'a> {
-    tenant: &'a str,
-    owner: &'a str,
-    #[serde(rename = "key")]
-    text: &'a str,
-}
-
-#[derive(Serialize)]
-struct BlobColumns<'a> {
+/// A blob that a candidate refers to.
+struct BlobReference<'a> {
     place: usize,
     index: usize,
-    job: String,
+    job: JobId,
     tenant: &'a str,
-    hash: String,
+    hash: &'a BlobHash,
 }
 
 /// A submission that nothing has answered yet, with the id it would get.
@@ -172,12 +160,10 @@ async fn tombstones(
     submits: &[(usize, &Submit)],
     settled: &mut BTreeMap<usize, Submitted>,
 ) -> Result<(), StoreError> {
-    let keys: Vec<Key<'_>> = submits.iter().map(|(_, request)| key(request)).collect();
-    let rows = sqlx::query(TOMBSTONES)
-        .bind(json(&keys)?)
-        .fetch_all(connection)
-        .await
-        .map_err(during("looking for pruned keys"))?;
+    let keys = submits.iter().map(|(_, request)| *request).enumerate();
+    let rows = TOMBSTONES
+        .fetch(connection, "looking for pruned keys", keys, bind_key)
+        .await?;
     for row in &rows {
         let place: i64 = get(row, "place")?;
         let submit = usize::try_from(place)
@@ -195,15 +181,14 @@ async fn missing_blobs(
     candidates: &[Candidate<'_>],
     refused: &mut BTreeMap<usize, Submitted>,
 ) -> Result<(), StoreError> {
-    let wanted = blob_columns(candidates);
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let rows = sqlx::query(MISSING_BLOBS)
-        .bind(json(&wanted)?)
-        .fetch_all(connection)
-        .await
-        .map_err(during("looking for blobs"))?;
+    let bind = |cells: &mut Cells, blob: BlobReference<'_>| {
+        cells.add(number(blob.place)).add(number(blob.index));
+        cells.add(blob.tenant).add(blob.hash.0.as_slice());
+    };
+    let wanted = blob_references(candidates);
+    let rows = MISSING_BLOBS
+        .fetch(connection, "looking for blobs", wanted, bind)
+        .await?;
     for row in &rows {
         let (place, index): (i64, i64) = (get(row, "place")?, get(row, "number")?);
         let hash = candidates
@@ -220,22 +205,19 @@ async fn missing_blobs(
     Ok(())
 }
 
-fn blob_columns<'a>(
+fn blob_references<'a>(
     candidates: impl IntoIterator<Item = &'a Candidate<'a>>,
-) -> Vec<BlobColumns<'a>> {
-    candidates
-        .into_iter()
-        .flat_map(|candidate| {
-            let blobs = candidate.request.blobs.iter().enumerate();
-            blobs.map(|(index, hash)| BlobColumns {
-                place: candidate.place,
-                index,
-                job: hex(candidate.id),
-                tenant: candidate.request.tenant.as_str(),
-                hash: crate::contract::hex(&hash.0),
-            })
+) -> impl Iterator<Item = BlobReference<'a>> {
+    candidates.into_iter().flat_map(|candidate| {
+        let blobs = candidate.request.blobs.iter().enumerate();
+        blobs.map(|(index, hash)| BlobReference {
+            place: candidate.place,
+            index,
+            job: candidate.id,
+            tenant: candidate.request.tenant.as_str(),
+            hash,
         })
-        .collect()
+    })
 }
 
 async fn insert(
@@ -243,53 +225,44 @@ async fn insert(
     now: Timestamp,
     fresh: &[&Candidate<'_>],
 ) -> Result<BTreeSet<JobId>, StoreError> {
-    if fresh.is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    let columns: Vec<Columns<'_>> = fresh.iter().map(|candidate| columns(candidate)).collect();
-    let rows = sqlx::query(INSERT_JOBS)
-        .bind(json(&columns)?)
-        .bind(now.as_millis())
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(during("accepting jobs"))?;
+    let bind = |cells: &mut Cells, candidate: &&Candidate<'_>| bind_job(cells, candidate, now);
+    let rows = INSERT_JOBS
+        .fetch(connection, "accepting jobs", fresh, bind)
+        .await?;
     let made = rows
         .iter()
         .map(|row| job_id(row, "id"))
         .collect::<Result<BTreeSet<_>, _>>()?;
-    let made_hex: Vec<String> = made.iter().map(|id| hex(*id)).collect();
-    spread(
-        connection,
-        now,
-        "writing outbox entries",
-        INSERT_ENTRIES,
-        &made_hex,
-    )
-    .await?;
-    let made_now = fresh
-        .iter()
-        .filter(|candidate| made.contains(&candidate.id));
-    let events: Vec<EventColumns<'_>> = made_now
-        .clone()
-        .map(|candidate| EventColumns {
-            job: Some(hex(candidate.id)),
-            epoch: Epoch::ZERO.0,
-            kind: EventType::Accepted.as_str(),
-            actor: candidate.request.owner.as_str(),
-            code: None,
-            detail: None,
-        })
-        .collect();
-    spread(connection, now, "writing events", INSERT_EVENTS, &events).await?;
-    let blobs = blob_columns(made_now.copied());
-    spread(
-        connection,
-        now,
-        "referring to blobs",
-        INSERT_BLOB_REFERENCES,
-        &blobs,
-    )
-    .await?;
+    let made_now = || {
+        let made = |candidate: &&Candidate<'_>| made.contains(&candidate.id);
+        fresh.iter().copied().filter(made)
+    };
+    let entries = made_now().map(|candidate| NewEntry {
+        job: candidate.id,
+        queue: candidate.request.queue.as_str(),
+        priority: candidate.request.priority,
+        available_at: candidate.run_at,
+    });
+    write::insert_entries(connection, now, entries).await?;
+    let events = made_now().map(|candidate| EventColumns {
+        job: Some(candidate.id),
+        epoch: Epoch::ZERO,
+        kind: EventType::Accepted,
+        actor: candidate.request.owner.as_str(),
+        code: None,
+        detail: None,
+    });
+    write::events(connection, now, events).await?;
+    let bind = |cells: &mut Cells, blob: BlobReference<'_>| {
+        cells
+            .job(blob.job)
+            .add(blob.tenant)
+            .add(blob.hash.0.as_slice());
+    };
+    let blobs = blob_references(made_now());
+    INSERT_BLOB_REFERENCES
+        .execute(connection, "referring to blobs", blobs, bind)
+        .await?;
     Ok(made)
 }
 
@@ -303,25 +276,14 @@ async fn look_up(
         .iter()
         .filter(|candidate| !made.contains(&candidate.id))
         .collect();
-    let mut known = BTreeMap::new();
-    if missing.is_empty() {
-        return Ok(known);
-    }
-    let keys: Vec<Key<'_>> = missing
+    let keys = missing
         .iter()
-        .map(|candidate| key(candidate.request))
-        .collect();
-    let statement = format!(
-        "SELECT want.key AS place, job.fingerprint, {JOB_VIEW}
-         FROM json_each(?1) AS want
-         CROSS JOIN job ON job.tenant = want.value->>'tenant' AND job.owner = want.value->>'owner'
-            AND job.operation_key = want.value->>'key'"
-    );
-    let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
-        .bind(json(&keys)?)
-        .fetch_all(connection)
-        .await
-        .map_err(during("finding replayed jobs"))?;
+        .map(|candidate| candidate.request)
+        .enumerate();
+    let rows = LOOK_UP
+        .fetch(connection, "finding replayed jobs", keys, bind_key)
+        .await?;
+    let mut known = BTreeMap::new();
     for row in &rows {
         let place: i64 = get(row, "place")?;
         let candidate = usize::try_from(place)
@@ -339,38 +301,34 @@ async fn look_up(
     Ok(known)
 }
 
-fn key(request: &Submit) -> Key<'_> {
-    Key {
-        tenant: request.tenant.as_str(),
-        owner: request.owner.as_str(),
-        text: request.key.as_str(),
-    }
+fn number(index: usize) -> i64 {
+    i64::try_from(index).unwrap_or(i64::MAX)
 }
 
-fn columns<'a>(candidate: &Candidate<'a>) -> Columns<'a> {
+fn bind_key(cells: &mut Cells, (place, request): (usize, &Submit)) {
+    cells.add(number(place)).add(request.tenant.as_str());
+    cells.add(request.owner.as_str()).add(request.key.as_str());
+}
+
+fn bind_job(cells: &mut Cells, candidate: &Candidate<'_>, now: Timestamp) {
     let request = candidate.request;
-    Columns {
-        id: hex(candidate.id),
-        tenant: request.tenant.as_str(),
-        owner: request.owner.as_str(),
-        key: request.key.as_str(),
-        fingerprint: crate::contract::hex(&request.fingerprint.0),
-        kind: request.kind.as_str(),
-        queue: request.queue.as_str(),
-        priority: request.priority,
-        payload: &request.payload,
-        max_attempts: request.max_attempts,
-        run_at: candidate.run_at.as_millis(),
-        deadline_at: candidate.deadline_at.as_millis(),
-        timeout_ms: millis(request.timeout),
-        backoff_initial_ms: millis(request.backoff.initial),
-        backoff_max_ms: millis(request.backoff.max),
-        on_crash: match request.on_crash {
-            OnCrash::Retry => "retry",
-            OnCrash::Hold => "hold",
-        },
-        trace: request.trace.as_deref(),
-    }
+    let on_crash = match request.on_crash {
+        OnCrash::Retry => "retry",
+        OnCrash::Hold => "hold",
+    };
+    cells.job(candidate.id).add(request.tenant.as_str());
+    cells.add(request.owner.as_str()).add(request.key.as_str());
+    cells.add(request.fingerprint.0.as_slice());
+    cells.add(request.kind.as_str()).add(request.queue.as_str());
+    cells.add(request.priority).add(request.payload.as_str());
+    cells.add(request.max_attempts);
+    cells.add(candidate.run_at.as_millis());
+    cells.add(candidate.deadline_at.as_millis());
+    cells.add(millis(request.timeout));
+    cells.add(millis(request.backoff.initial));
+    cells.add(millis(request.backoff.max));
+    cells.add(on_crash).add(request.trace.as_deref());
+    cells.add(now.as_millis());
 }
 
 fn view(candidate: &Candidate<'_>, now: Timestamp) -> JobView {
